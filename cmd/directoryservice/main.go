@@ -1,0 +1,57 @@
+// Command directoryservice is the composition function's server.
+package main
+
+import (
+	"crypto/rand"
+
+	"github.com/alecthomas/kong"
+	function "github.com/crossplane/function-sdk-go"
+	"github.com/crossplane/function-sdk-go/errors"
+
+	"github.com/389ds/function-directoryservice/fn"
+)
+
+// version is stamped at link time.
+var version = "dev"
+
+type cli struct {
+	Version kong.VersionFlag `help:"Print the version and quit."`
+
+	Serve serve `cmd:"" default:"withargs" help:"Serve the composition function (the default)."`
+}
+
+// serve has the flags and environment of function-template-go.
+type serve struct {
+	Debug bool `help:"Emit debug logs in addition to info logs." short:"d"`
+
+	Network            string `default:"tcp"                                                                                   help:"Network on which to listen for gRPC connections."`
+	Address            string `default:":9443"                                                                                 help:"Address at which to listen for gRPC connections."`
+	TLSCertsDir        string `env:"TLS_SERVER_CERTS_DIR"                                                                      help:"Directory containing server certs (tls.key, tls.crt) and the CA used to verify client certificates (ca.crt)."`
+	Insecure           bool   `help:"Run without mTLS credentials. If you supply this flag --tls-certs-dir will be ignored."`
+	MaxRecvMessageSize int    `default:"4"                                                                                     help:"Maximum size of received messages in MB."`
+	MetricsAddress     string `help:"Address at which to serve Prometheus metrics, for example :8080. Off by default."`
+}
+
+// Run serves until the server fails.
+func (c *serve) Run() error {
+	log, err := function.NewLogger(c.Debug)
+	if err != nil {
+		return errors.Wrap(err, "cannot create logger")
+	}
+	return errors.Wrap(function.Serve(&fn.Function{Log: log, Random: rand.Reader},
+		function.Listen(c.Network, c.Address),
+		function.MTLSCertificates(c.TLSCertsDir),
+		function.Insecure(c.Insecure),
+		function.MaxRecvMessageSize(c.MaxRecvMessageSize*1024*1024),
+		function.WithMetricsServer(c.MetricsAddress),
+	), "cannot serve the function")
+}
+
+func main() {
+	ctx := kong.Parse(&cli{},
+		kong.Name("directoryservice"),
+		kong.Description("A Crossplane composition function that runs 389 Directory Server."),
+		kong.Vars{"version": version},
+	)
+	ctx.FatalIfErrorf(ctx.Run())
+}

@@ -1,0 +1,130 @@
+// Package compose builds the desired objects from the spec and what was decided.
+// It is pure: one file for each kind of object, typed Kubernetes structs in and
+// out, and the only source of chance is the reader it is given.
+package compose
+
+import (
+	"io"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/389ds/function-directoryservice/apis/v1alpha1"
+	"github.com/389ds/function-directoryservice/fn/config"
+	"github.com/389ds/function-directoryservice/fn/naming"
+	"github.com/389ds/function-directoryservice/fn/upgrade"
+)
+
+// Desired are the objects to compose, by composition resource name.
+type Desired map[string]Object
+
+// An Object to compose.
+type Object struct {
+	// Object is a pointer to a typed Kubernetes object with apiVersion and kind;
+	// nil means: leave the observed object as it is.
+	Object any
+	// NotReady says that the object does not work yet.
+	NotReady bool
+}
+
+// Held returns an observed object as it is.
+func Held() Object { return Object{} }
+
+// Inputs of the composition.
+type Inputs struct {
+	Identity naming.Identity
+	// Spec with defaults, the platform's and the schema's.
+	Spec *v1alpha1.DirectoryServiceSpec
+	// Decision on the image.
+	Decision upgrade.Decision
+	// Config for the servers.
+	Config config.Config
+	// DMPassword is the Directory Manager's password: what exists of it.
+	DMPassword DMPassword
+	// FirstServerOnly sends clients to the first server alone.
+	FirstServerOnly bool
+	// Available says that a client can use the service.
+	Available bool
+
+	// Observed names every composed object that exists.
+	Observed map[string]struct{}
+	// StatefulSet that exists; nil where there is none.
+	StatefulSet *appsv1.StatefulSet
+
+	// Random is the source of generated passwords.
+	Random io.Reader
+}
+
+// DMPassword is what exists of the Directory Manager's password.
+type DMPassword struct {
+	// Usable says that the Secret has the key with a password in it.
+	Usable bool
+	// Generate says that there is none yet and that one may be made.
+	Generate bool
+	// Keep is the generated Secret that exists; nil where there is none, or where
+	// it is not ours.
+	Keep *corev1.Secret
+}
+
+// Service composes the objects of a valid service. What is observed and has no
+// place any more because the spec says so goes; all else that is observed stays.
+func Service(in Inputs) (Desired, error) {
+	d := Desired{
+		naming.KeyService:         {Object: clientService(in)},
+		naming.KeyServiceInternal: {Object: internalService(in)},
+		naming.KeyServiceAccount:  {Object: serviceAccount(in)},
+	}
+
+	cm, err := configMap(in)
+	if err != nil {
+		return nil, err
+	}
+	d[naming.KeyConfig] = Object{Object: cm}
+
+	secret, err := dmPassword(in)
+	if err != nil {
+		return nil, err
+	}
+	if secret != nil {
+		d[naming.KeyDMPassword] = Object{Object: secret}
+	}
+
+	sts, err := statefulSet(in)
+	if err != nil {
+		return nil, err
+	}
+	if sts != nil {
+		d[naming.KeyStatefulSet] = Object{Object: sts, NotReady: !in.Available}
+	}
+
+	if *in.Spec.Replicas > 1 {
+		d[naming.KeyPodDisruptionBudget] = Object{Object: podDisruptionBudget(in)}
+	}
+	if in.Spec.NetworkPolicy.Enabled {
+		d[naming.KeyNetworkPolicy] = Object{Object: networkPolicy(in)}
+	}
+	if in.Spec.DeletionProtection {
+		d[naming.KeyUsage] = Object{Object: usage(in)}
+	}
+
+	removable := map[string]bool{
+		naming.KeyPodDisruptionBudget: true,
+		naming.KeyNetworkPolicy:       true,
+		naming.KeyUsage:               true,
+	}
+	for key := range in.Observed {
+		if _, ok := d[key]; !ok && !removable[key] {
+			d[key] = Held()
+		}
+	}
+	return d, nil
+}
+
+// Hold returns every observed object as it is and creates nothing.
+func Hold(observed map[string]struct{}) Desired {
+	d := make(Desired, len(observed))
+	for key := range observed {
+		d[key] = Held()
+	}
+	return d
+}

@@ -1,0 +1,123 @@
+// Package fn is the composition function: one DirectoryService in, the objects of
+// a 389 Directory Server out.
+package fn
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime/debug"
+
+	"github.com/crossplane/function-sdk-go/logging"
+	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
+	"github.com/crossplane/function-sdk-go/response"
+
+	"github.com/389ds/function-directoryservice/fn/compose"
+	"github.com/389ds/function-directoryservice/fn/config"
+	"github.com/389ds/function-directoryservice/fn/observed"
+	"github.com/389ds/function-directoryservice/fn/respond"
+	"github.com/389ds/function-directoryservice/fn/status"
+	"github.com/389ds/function-directoryservice/fn/upgrade"
+	"github.com/389ds/function-directoryservice/fn/validate"
+)
+
+// A Function composes DirectoryServices. It keeps nothing between calls.
+type Function struct {
+	fnv1.UnimplementedFunctionRunnerServiceServer
+
+	// Log of the function; never holds a secret.
+	Log logging.Logger
+	// Random is the source of generated passwords: crypto/rand, but in tests.
+	Random io.Reader
+}
+
+// RunFunction answers one request. An error in our own code must not take the
+// function from all other services, nor an object from this one: a panic becomes
+// a fatal result, upon which Crossplane changes and deletes nothing.
+func (f *Function) RunFunction(_ context.Context, req *fnv1.RunFunctionRequest) (rsp *fnv1.RunFunctionResponse, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			f.Log.Info("Panic", "panic", p, "stack", string(debug.Stack()))
+			rsp, err = held(req, fmt.Errorf("internal error, nothing was changed: %v", p)), nil
+		}
+	}()
+	return f.Run(req), nil
+}
+
+// Run is the pipeline: read, decide, compose, report. There is no early return
+// once objects are known: an observed object that is not returned is deleted.
+func (f *Function) Run(req *fnv1.RunFunctionRequest) *fnv1.RunFunctionResponse {
+	// Read.
+	state, err := observed.From(req)
+	if err != nil {
+		return held(req, err)
+	}
+	log := f.Log.WithValues("namespace", state.Identity.Namespace, "name", state.Identity.Name)
+	spec := &state.Service.Spec
+	applyDefaults(spec, state.Input.Defaults, state.StatefulSet != nil)
+	recorded := recordedSuffixes(state)
+	problems := problems(state, recorded)
+
+	// Decide.
+	target, refusal := upgrade.ResolveTarget(spec.Image, spec.Version, catalog(state.Input))
+	decision := upgrade.Decide(ledger(state), target, refusal, rollout(state))
+	password, credential := dmPassword(state)
+	suffixes := configured(spec.Suffixes, recorded)
+	if len(problems) > 0 {
+		suffixes = recorded
+	}
+
+	// Report.
+	report := status.Of(reportInputs(state, problems, decision, credential, suffixes))
+
+	// Compose.
+	desired := compose.Hold(state.Composed)
+	if len(problems) == 0 {
+		desired, err = compose.Service(composeInputs(state, decision, password, suffixes, report.Available, f.Random))
+		if err != nil {
+			return held(req, err)
+		}
+	}
+
+	// Respond.
+	rsp := respond.To(req)
+	respond.Requirements(rsp, state.Identity, spec)
+	if err := respond.Desired(rsp, req.GetObserved().GetResources(), desired); err != nil {
+		return held(req, err)
+	}
+	if err := respond.Status(rsp, req.GetObserved().GetComposite().GetResource(), report); err != nil {
+		return held(req, err)
+	}
+	log.Debug("Composed", "phase", report.Status.Phase, "resources", len(desired), "problems", len(problems))
+	return rsp
+}
+
+// problems are what makes the spec, or the request, unfit to be acted upon.
+func problems(state *observed.State, recorded []config.Suffix) []string {
+	out := make([]string, 0, len(state.Problems))
+	for _, err := range state.Problems {
+		out = append(out, err.Error())
+	}
+	if len(out) > 0 {
+		return out
+	}
+	for _, err := range validate.Service(state.Identity.Name, &state.Service.Spec, recorded) {
+		out = append(out, err.Error())
+	}
+	return out
+}
+
+// held is the answer to a request that cannot be acted upon at all: every observed
+// object as it is, and a fatal result, upon which Crossplane applies and deletes
+// nothing.
+func held(req *fnv1.RunFunctionRequest, err error) *fnv1.RunFunctionResponse {
+	rsp := respond.To(req)
+	observed := req.GetObserved().GetResources()
+	names := make(map[string]struct{}, len(observed))
+	for name := range observed {
+		names[name] = struct{}{}
+	}
+	_ = respond.Desired(rsp, observed, compose.Hold(names)) // Holding converts nothing, so it cannot fail.
+	response.Fatal(rsp, err)
+	return rsp
+}

@@ -1,0 +1,100 @@
+package fn
+
+import (
+	"io"
+
+	"github.com/389ds/function-directoryservice/apis/input/v1beta1"
+	"github.com/389ds/function-directoryservice/fn/compose"
+	"github.com/389ds/function-directoryservice/fn/config"
+	"github.com/389ds/function-directoryservice/fn/naming"
+	"github.com/389ds/function-directoryservice/fn/observed"
+	"github.com/389ds/function-directoryservice/fn/status"
+	"github.com/389ds/function-directoryservice/fn/upgrade"
+)
+
+// This file hands what was observed to the pure packages, in their own types.
+
+func catalog(in v1beta1.Input) upgrade.Catalog {
+	c := make(upgrade.Catalog, len(in.ImageCatalog))
+	for _, i := range in.ImageCatalog {
+		c[i.Image] = i.Version
+	}
+	return c
+}
+
+func ledger(state *observed.State) upgrade.Ledger {
+	annotation := ""
+	if state.StatefulSet != nil {
+		annotation = state.StatefulSet.GetAnnotations()[naming.AnnotationLedger]
+	}
+	st := state.Service.Status
+	return upgrade.Recover(annotation, upgrade.Release{Version: st.CurrentVersion, Image: st.CurrentImage})
+}
+
+func rollout(state *observed.State) upgrade.Rollout {
+	sts := state.StatefulSet
+	if sts == nil {
+		return upgrade.Rollout{}
+	}
+	r := upgrade.Rollout{
+		Exists:  true,
+		Current: sts.Status.ObservedGeneration == sts.GetGeneration(),
+		Pods:    sts.Status.Replicas,
+		Ready:   sts.Status.ReadyReplicas,
+		Updated: sts.Status.UpdatedReplicas,
+	}
+	r.Running.Version = sts.Spec.Template.GetLabels()[naming.LabelVersion]
+	for _, c := range sts.Spec.Template.Spec.Containers {
+		if c.Name == naming.Container {
+			r.Running.Image = c.Image
+		}
+	}
+	return r
+}
+
+// firstServerOnly: there are, or are to be, several servers, and nothing
+// replicates between them.
+func firstServerOnly(state *observed.State) bool {
+	return *state.Service.Spec.Replicas > 1 || state.StatefulSet != nil && state.StatefulSet.Status.Replicas > 1
+}
+
+func composeInputs(state *observed.State, decision upgrade.Decision, password compose.DMPassword, suffixes []config.Suffix, available bool, random io.Reader) compose.Inputs {
+	return compose.Inputs{
+		Identity:        state.Identity,
+		Spec:            &state.Service.Spec,
+		Decision:        decision,
+		Config:          config.Config{Suffixes: suffixes},
+		DMPassword:      password,
+		FirstServerOnly: firstServerOnly(state),
+		Available:       available,
+		Observed:        state.Composed,
+		StatefulSet:     state.StatefulSet,
+		Random:          random,
+	}
+}
+
+func reportInputs(state *observed.State, problems []string, decision upgrade.Decision, credential status.Credential, suffixes []config.Suffix) status.Inputs {
+	in := status.Inputs{
+		Identity:        state.Identity,
+		Generation:      state.Generation,
+		Spec:            &state.Service.Spec,
+		Previous:        state.Service.Status,
+		Problems:        problems,
+		Decision:        decision,
+		Rollout:         rollout(state),
+		Config:          config.Config{Suffixes: suffixes},
+		Credential:      credential,
+		FirstServerOnly: firstServerOnly(state),
+		Claims:          state.Claims.Value,
+		ClaimsArrived:   state.Claims.Arrived,
+		Pods:            state.Pods.Value,
+		PodsArrived:     state.Pods.Arrived,
+	}
+	if state.StatefulSet != nil && len(state.StatefulSet.Spec.VolumeClaimTemplates) > 0 {
+		in.Template = &state.StatefulSet.Spec.VolumeClaimTemplates[0]
+	}
+	if state.ClientService != nil {
+		in.LoadBalancer = state.ClientService.Status.LoadBalancer
+	}
+	return in
+}

@@ -1,0 +1,206 @@
+// Package observed turns a RunFunctionRequest into plain Kubernetes types. It
+// is the only package that reads the protocol; what it returns knows neither
+// protobuf nor which flavour (XR or claim) the service has.
+package observed
+
+import (
+	"errors"
+	"fmt"
+
+	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
+	"google.golang.org/protobuf/types/known/structpb"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/389ds/function-directoryservice/apis/input/v1beta1"
+	"github.com/389ds/function-directoryservice/apis/v1alpha1"
+	"github.com/389ds/function-directoryservice/fn/naming"
+)
+
+// Labels that Crossplane sets on the XR of a claim
+// (crossplane-runtime pkg/resource/unstructured/claim).
+const (
+	labelClaimName      = "crossplane.io/claim-name"
+	labelClaimNamespace = "crossplane.io/claim-namespace"
+)
+
+// A State is everything one request tells.
+type State struct {
+	// Identity of the service: what the user applied.
+	Identity naming.Identity
+
+	// Generation that status.observedGeneration reports; 0 where it would
+	// mislead: a claim's generation is not that of its XR.
+	Generation int64
+
+	// Service as the user wants it, defaults filled in, and its last status.
+	Service v1alpha1.DirectoryService
+
+	// Input of the function; empty where the Composition gives none.
+	Input v1beta1.Input
+
+	// Problems are parts of the request that could not be read. Where there are
+	// any, nothing that exists may change.
+	Problems []error
+
+	// Composed are the names, in the composition, of the objects that exist.
+	Composed map[string]struct{}
+
+	// StatefulSet, ClientService and Config are composed objects; nil where
+	// there is none.
+	StatefulSet   *appsv1.StatefulSet
+	ClientService *corev1.Service
+	Config        *corev1.ConfigMap
+
+	// GeneratedDMPassword is the composed Secret; nil where there is none.
+	GeneratedDMPassword *corev1.Secret
+
+	// DMPassword is the answer for the Secret that is named, or would be
+	// generated.
+	DMPassword Answer[*corev1.Secret]
+
+	// Pods and Claims are the answers for the servers' pods and volume claims.
+	Pods   Answer[[]corev1.Pod]
+	Claims Answer[[]corev1.PersistentVolumeClaim]
+}
+
+// An Answer is what Crossplane sent for a required resource.
+type Answer[T any] struct {
+	// Arrived is false until Crossplane has looked the requirement up. Nothing
+	// may be concluded from the absence of an object before.
+	Arrived bool
+	// Value is the zero value where nothing was found.
+	Value T
+}
+
+// ErrNoComposite is returned for a request without a usable XR.
+var ErrNoComposite = errors.New("the request has no observed composite resource with a name")
+
+// From reads a request. It returns an error only where not even the service's
+// identity can be read; everything else that is unreadable is in Problems.
+func From(req *fnv1.RunFunctionRequest) (*State, error) {
+	xr := req.GetObserved().GetComposite().GetResource()
+	s := &State{Composed: make(map[string]struct{}, len(req.GetObserved().GetResources()))}
+	for name := range req.GetObserved().GetResources() {
+		s.Composed[name] = struct{}{}
+	}
+
+	xrMeta := &v1alpha1.DirectoryService{}
+	if err := decode(xr, xrMeta, "metadata"); err != nil {
+		return s, fmt.Errorf("cannot read the metadata of the XR: %w", err)
+	}
+	if xrMeta.GetName() == "" {
+		return s, ErrNoComposite
+	}
+	s.Identity, s.Generation = identify(xrMeta)
+	s.Service.ObjectMeta = xrMeta.ObjectMeta
+	if s.Identity.Namespace == "" {
+		s.Problems = append(s.Problems, errors.New("metadata.namespace: the XR has no namespace and no claim: apply a DirectoryService (the claim) rather than an XDirectoryService"))
+	}
+
+	s.readService(xr)
+	s.readInput(req.GetInput())
+	s.readComposed(req.GetObserved().GetResources())
+	s.readRequired(req.GetRequiredResources())
+	return s, nil
+}
+
+// identify tells what the user applied. An XR with a namespace is it itself; an
+// XR without one belongs to the claim that its labels name.
+func identify(xr *v1alpha1.DirectoryService) (naming.Identity, int64) {
+	if ns := xr.GetNamespace(); ns != "" {
+		return naming.Identity{Name: xr.GetName(), Namespace: ns}, xr.GetGeneration()
+	}
+	return naming.Identity{
+		Name:      xr.GetLabels()[labelClaimName],
+		Namespace: xr.GetLabels()[labelClaimNamespace],
+	}, 0
+}
+
+func (s *State) readService(xr *structpb.Struct) {
+	if err := decodeField(xr, "spec", &s.Service.Spec); err != nil {
+		s.Problems = append(s.Problems, fmt.Errorf("spec: cannot be read: %w", err))
+		s.Service.Spec = v1alpha1.DirectoryServiceSpec{}
+	}
+	s.Service.Spec.Default()
+	if err := decodeField(xr, "status", &s.Service.Status); err != nil {
+		s.Problems = append(s.Problems, fmt.Errorf("status: cannot be read: %w", err))
+		s.Service.Status = v1alpha1.DirectoryServiceStatus{}
+	}
+}
+
+func (s *State) readInput(in *structpb.Struct) {
+	if in == nil {
+		return
+	}
+	if err := decode(in, &s.Input, "imageCatalog", "defaults"); err != nil {
+		s.Problems = append(s.Problems, fmt.Errorf("the function's input in the Composition cannot be read: %w", err))
+		s.Input = v1beta1.Input{}
+	}
+}
+
+func (s *State) readComposed(resources map[string]*fnv1.Resource) {
+	s.StatefulSet = composed[appsv1.StatefulSet](s, resources, naming.KeyStatefulSet, "apps/v1", "StatefulSet", "spec", "status")
+	s.ClientService = composed[corev1.Service](s, resources, naming.KeyService, "v1", "Service", "status")
+	s.Config = composed[corev1.ConfigMap](s, resources, naming.KeyConfig, "v1", "ConfigMap", "data")
+	s.GeneratedDMPassword = composed[corev1.Secret](s, resources, naming.KeyDMPassword, "v1", "Secret", "data", "type", "immutable")
+}
+
+// composed reads one composed object. One that exists and is not what it should
+// be is a problem, never an absence: absent objects are made anew.
+func composed[T any](s *State, resources map[string]*fnv1.Resource, key, apiVersion, kind string, fields ...string) *T {
+	r, ok := resources[key]
+	if !ok {
+		return nil
+	}
+	st := r.GetResource()
+	gotVersion, gotKind := stringField(st, "apiVersion"), stringField(st, "kind")
+	if gotVersion != apiVersion || gotKind != kind {
+		s.Problems = append(s.Problems, fmt.Errorf("the composed resource %q is a %s %s, not a %s %s: delete that object, or the annotation crossplane.io/composition-resource-name on it", key, gotVersion, gotKind, apiVersion, kind))
+		return nil
+	}
+	o := new(T)
+	if err := decode(st, o, append(fields, "metadata")...); err != nil {
+		s.Problems = append(s.Problems, fmt.Errorf("the composed resource %q cannot be read: %w", key, err))
+		return nil
+	}
+	return o
+}
+
+func (s *State) readRequired(required map[string]*fnv1.Resources) {
+	secret := s.Identity.DMPassword(&s.Service.Spec).Name
+	// The answer to an earlier call may still be for the Secret that the spec
+	// named then: only the name tells.
+	s.DMPassword = answerNamed(s, required, naming.KeyDMPassword, secret)
+	s.Pods = answer[corev1.Pod](s, required, naming.RequirePods, "status")
+	s.Claims = answer[corev1.PersistentVolumeClaim](s, required, naming.RequireClaims, "spec", "status")
+}
+
+func answerNamed(s *State, required map[string]*fnv1.Resources, key, name string) Answer[*corev1.Secret] {
+	list := answer[corev1.Secret](s, required, key, "data", "type", "immutable")
+	a := Answer[*corev1.Secret]{Arrived: list.Arrived}
+	for i := range list.Value {
+		if list.Value[i].GetName() != name {
+			return Answer[*corev1.Secret]{}
+		}
+		a.Value = &list.Value[i]
+	}
+	return a
+}
+
+func answer[T any](s *State, required map[string]*fnv1.Resources, key string, fields ...string) Answer[[]T] {
+	rs, ok := required[key]
+	if !ok {
+		return Answer[[]T]{}
+	}
+	a := Answer[[]T]{Arrived: true}
+	for _, item := range rs.GetItems() {
+		var o T
+		if err := decode(item.GetResource(), &o, append(fields, "metadata")...); err != nil {
+			s.Problems = append(s.Problems, fmt.Errorf("the required resource %q cannot be read: %w", key, err))
+			return Answer[[]T]{}
+		}
+		a.Value = append(a.Value, o)
+	}
+	return a
+}

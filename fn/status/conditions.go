@@ -1,0 +1,236 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/389ds/function-directoryservice/fn/upgrade"
+)
+
+// Types of the conditions (R33). Crossplane's own, Synced and Ready, are beside
+// them on every XR and claim.
+const (
+	TypeSpecValid          = "SpecValid"
+	TypeCredentialsReady   = "CredentialsReady"
+	TypeStorageReady       = "StorageReady"
+	TypeUpgradeBlocked     = "UpgradeBlocked"
+	TypeSuffixesReady      = "SuffixesReady"
+	TypeSuffixOrphaned     = "SuffixOrphaned"
+	TypeReplicationHealthy = "ReplicationHealthy"
+	TypeAvailable          = "Available"
+)
+
+// A Condition of the service.
+type Condition struct {
+	Type    string
+	Status  metav1.ConditionStatus
+	Reason  string
+	Message string
+
+	// Bad says that a person has to do something.
+	Bad bool
+	// Blocks says that a bad condition holds something back until they do.
+	Blocks bool
+}
+
+func conditions(in Inputs, available bool) []Condition {
+	return []Condition{
+		specValid(in),
+		credentialsReady(in),
+		storageReady(in),
+		upgradeBlocked(in),
+		suffixesReady(in),
+		suffixOrphaned(in),
+		replicationHealthy(in),
+		availableCondition(in, available),
+	}
+}
+
+func specValid(in Inputs) Condition {
+	if len(in.Problems) == 0 {
+		return Condition{Type: TypeSpecValid, Status: metav1.ConditionTrue, Reason: "Valid"}
+	}
+	return Condition{
+		Type:    TypeSpecValid,
+		Status:  metav1.ConditionFalse,
+		Reason:  "Invalid",
+		Message: "Nothing is changed until this is mended: " + strings.Join(in.Problems, "; "),
+		Bad:     true,
+		Blocks:  true,
+	}
+}
+
+func credentialsReady(in Inputs) Condition {
+	c := in.Credential
+	cond := Condition{Type: TypeCredentialsReady, Status: metav1.ConditionFalse, Bad: true, Blocks: true}
+	switch {
+	case c.Usable:
+		return Condition{Type: TypeCredentialsReady, Status: metav1.ConditionTrue, Reason: "Ready", Message: fmt.Sprintf("The Directory Manager's password is in the Secret %q, key %q", c.Ref.Name, c.Ref.Key)}
+	case !c.Arrived:
+		return Condition{Type: TypeCredentialsReady, Status: metav1.ConditionUnknown, Reason: "NotLookedUp", Message: fmt.Sprintf("The Secret %q was not looked up yet", c.Ref.Name)}
+	case c.Generated:
+		return Condition{Type: TypeCredentialsReady, Status: metav1.ConditionUnknown, Reason: "Generating", Message: fmt.Sprintf("The Secret %q is being generated", c.Ref.Name)}
+	case !c.Exists:
+		cond.Reason = "SecretMissing"
+		cond.Message = fmt.Sprintf("spec.dmPasswordSecretRef.name: there is no Secret %q in the namespace %s. Create it: kubectl -n %s create secret generic %s --from-file=%s=FILE",
+			c.Ref.Name, in.Identity.Namespace, in.Identity.Namespace, c.Ref.Name, c.Ref.Key)
+	default:
+		cond.Reason = "KeyMissing"
+		cond.Message = fmt.Sprintf("spec.dmPasswordSecretRef.key: the Secret %q in the namespace %s has nothing under the key %q: add it, or name another key",
+			c.Ref.Name, in.Identity.Namespace, c.Ref.Key)
+	}
+	return cond
+}
+
+// upgradeBlocked: the message has the command that unblocks.
+func upgradeBlocked(in Inputs) Condition {
+	b := in.Decision.Blocked
+	if b == nil {
+		c := Condition{Type: TypeUpgradeBlocked, Status: metav1.ConditionFalse, Reason: upgrade.ReasonNotBlocked}
+		if in.Decision.Target.Version == "" {
+			c.Reason = upgrade.ReasonUnversioned
+			c.Message = "Neither spec.version nor the tag of spec.image tells the version: changes of the image are not gated. Set spec.version"
+		}
+		return c
+	}
+	cond := Condition{Type: TypeUpgradeBlocked, Status: metav1.ConditionTrue, Reason: b.Reason, Message: b.Message, Bad: true, Blocks: true}
+	if good := in.Decision.Ledger.Good; good != nil {
+		spec := fmt.Sprintf(`"image":%q`, good.Image)
+		if good.Version != "" {
+			spec += fmt.Sprintf(`,"version":%q`, good.Version)
+		} else {
+			spec += `,"version":null`
+		}
+		cond.Message += fmt.Sprintf(". Back to what runs: kubectl -n %s patch dirsrv %s --type merge -p '{\"spec\":{%s}}'", in.Identity.Namespace, in.Identity.Name, spec)
+	}
+	return cond
+}
+
+func suffixesReady(in Inputs) Condition {
+	c := Condition{Type: TypeSuffixesReady, Status: metav1.ConditionTrue, Reason: "NoSuffixes", Message: "The spec lists no suffix"}
+	for _, s := range in.Config.Suffixes {
+		if s.Orphaned {
+			continue
+		}
+		create := ""
+		if s.CreateEntry {
+			create = " --create-suffix"
+		}
+		c.Status, c.Reason = metav1.ConditionUnknown, "NotManaged"
+		c.Message = fmt.Sprintf("This version of the function does not create suffixes in the servers. Create each that is missing: kubectl -n %s exec %s -- dsconf localhost backend create --suffix %s --be-name %s%s",
+			in.Identity.Namespace, in.Identity.Pod(0), shellQuote(s.DN), s.Name, create)
+		break
+	}
+	return c
+}
+
+func suffixOrphaned(in Inputs) Condition {
+	var names []string
+	for _, s := range in.Config.Suffixes {
+		if s.Orphaned {
+			names = append(names, fmt.Sprintf("%s (%s)", s.Name, s.DN))
+		}
+	}
+	if len(names) == 0 {
+		return Condition{Type: TypeSuffixOrphaned, Status: metav1.ConditionFalse, Reason: "NoOrphans"}
+	}
+	return Condition{
+		Type:    TypeSuffixOrphaned,
+		Status:  metav1.ConditionTrue,
+		Reason:  "TakenOffTheSpec",
+		Message: "Suffixes that spec.suffixes no longer lists, with data that were kept: " + strings.Join(names, ", ") + ". Put them back to have them managed again",
+		Bad:     true,
+	}
+}
+
+func replicationHealthy(in Inputs) Condition {
+	if !in.FirstServerOnly {
+		return Condition{Type: TypeReplicationHealthy, Status: metav1.ConditionTrue, Reason: "SingleServer", Message: "One server has nobody to replicate with"}
+	}
+	return Condition{
+		Type:   TypeReplicationHealthy,
+		Status: metav1.ConditionFalse,
+		Reason: "NotReplicated",
+		Message: fmt.Sprintf("This version of the function does not set up replication between servers: the Service %s sends clients to %s alone, and the other servers hold nothing of its data",
+			in.Identity.Service(), in.Identity.Pod(0)),
+		Bad: true,
+	}
+}
+
+func availableCondition(in Inputs, available bool) Condition {
+	problems := podProblems(in)
+	if available {
+		return Condition{Type: TypeAvailable, Status: metav1.ConditionTrue, Reason: "Serving", Message: problems}
+	}
+	c := Condition{Type: TypeAvailable, Status: metav1.ConditionFalse, Reason: "NotServing", Message: problems}
+	switch {
+	case !in.Rollout.Exists && in.Decision.Blocked != nil:
+		c.Message = "No server was started: see the condition UpgradeBlocked"
+	case !in.Rollout.Exists && len(in.Problems) > 0:
+		c.Message = "No server was started: see the condition SpecValid"
+	case !in.Rollout.Exists && !in.Credential.Usable:
+		c.Message = "No server was started yet: see the condition CredentialsReady"
+	case problems == "":
+		c.Message = "No server is Ready yet"
+	}
+	return c
+}
+
+// shellQuote quotes a word for a POSIX shell.
+func shellQuote(s string) string {
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// An Event that a person should see.
+type Event struct {
+	Warning bool
+	Reason  string
+	Message string
+}
+
+// eventReasons of a condition that turned bad, and of one that was mended.
+var eventReasons = map[string]struct{ bad, good string }{
+	TypeSpecValid:          {"SpecInvalid", "SpecValid"},
+	TypeCredentialsReady:   {"CredentialsMissing", "CredentialsReady"},
+	TypeStorageReady:       {"StorageChangeRefused", "StorageReady"},
+	TypeUpgradeBlocked:     {"UpgradeBlocked", "UpgradeUnblocked"},
+	TypeSuffixOrphaned:     {"SuffixOrphaned", "SuffixReturned"},
+	TypeReplicationHealthy: {"NotReplicated", "SingleServer"},
+}
+
+// events are sent when a condition differs from the observed one (R34): there is
+// no other memory, so a call that is repeated with the same request repeats them,
+// and the next one does not.
+func events(previous []metav1.Condition, now []Condition) []Event {
+	before := make(map[string]metav1.Condition, len(previous))
+	for _, c := range previous {
+		before[c.Type] = c
+	}
+	var out []Event
+	for _, c := range now {
+		reasons, ok := eventReasons[c.Type]
+		if !ok {
+			continue
+		}
+		old, seen := before[c.Type]
+		switch {
+		case c.Bad && (!seen || old.Status != c.Status || old.Reason != c.Reason || old.Message != c.Message):
+			out = append(out, Event{Warning: true, Reason: reasons.bad, Message: c.Message})
+		case !c.Bad && seen && c.Status != metav1.ConditionUnknown && wasBad(c, old):
+			message := c.Message
+			if message == "" {
+				message = fmt.Sprintf("The condition %s is %s again", c.Type, c.Status)
+			}
+			out = append(out, Event{Reason: reasons.good, Message: message})
+		}
+	}
+	return out
+}
+
+// wasBad compares with a condition that is good now. Unknown is what Crossplane
+// writes after an error; it says nothing.
+func wasBad(now Condition, old metav1.Condition) bool {
+	return old.Status != now.Status && old.Status != metav1.ConditionUnknown
+}

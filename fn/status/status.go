@@ -1,0 +1,197 @@
+// Package status says what is true of a service: the XR's status, its conditions
+// and the events that a person should see. It is pure; equal inputs give equal
+// reports, and no message holds a time or a count that moves by itself.
+package status
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/389ds/function-directoryservice/apis/v1alpha1"
+	"github.com/389ds/function-directoryservice/fn/config"
+	"github.com/389ds/function-directoryservice/fn/naming"
+	"github.com/389ds/function-directoryservice/fn/upgrade"
+)
+
+// Inputs of a report.
+type Inputs struct {
+	Identity   naming.Identity
+	Generation int64
+	Spec       *v1alpha1.DirectoryServiceSpec
+	// Previous is the status as it was last written, with its conditions.
+	Previous v1alpha1.DirectoryServiceStatus
+	// Problems hold the service as it is; empty where the spec is valid.
+	Problems []string
+
+	Decision upgrade.Decision
+	Rollout  upgrade.Rollout
+	Config   config.Config
+	// Credential is the state of the Directory Manager's password.
+	Credential Credential
+	// FirstServerOnly says that clients reach the first server alone.
+	FirstServerOnly bool
+
+	// Template is the volume claim template that exists; nil where there is none.
+	Template *corev1.PersistentVolumeClaim
+	// Claims of the servers, and whether Crossplane has looked them up.
+	Claims        []corev1.PersistentVolumeClaim
+	ClaimsArrived bool
+	// Pods of the servers, and whether Crossplane has looked them up.
+	Pods        []corev1.Pod
+	PodsArrived bool
+	// LoadBalancer is the status of the client Service's load balancer.
+	LoadBalancer corev1.LoadBalancerStatus
+}
+
+// A Credential is what is known of a Secret that a service needs.
+type Credential struct {
+	Ref v1alpha1.SecretKeyRef
+	// Generated says that the function made the Secret, or would make it.
+	Generated bool
+	// Arrived is false until Crossplane has looked the Secret up.
+	Arrived bool
+	// Exists and Usable: the Secret is there; its key has a value.
+	Exists, Usable bool
+}
+
+// A Report is what is true of a service.
+type Report struct {
+	Status     v1alpha1.DirectoryServiceStatus
+	Conditions []Condition
+	Events     []Event
+	// Available says that a client can use the service now.
+	Available bool
+}
+
+// Of reports on a service.
+func Of(in Inputs) Report {
+	r := Report{Available: Available(in)}
+	r.Conditions = conditions(in, r.Available)
+	r.Events = events(in.Previous.Conditions, r.Conditions)
+
+	st := &r.Status
+	st.ObservedGeneration = in.Generation
+	st.Phase = phase(in, r.Conditions)
+	if good := in.Decision.Ledger.Good; good != nil {
+		st.CurrentVersion, st.CurrentImage = good.Version, good.Image
+	}
+	st.TargetVersion, st.TargetImage = in.Decision.Target.Version, in.Decision.Target.Image
+	st.Replicas, st.ReadyReplicas, st.UpdatedReplicas = in.Rollout.Pods, in.Rollout.Ready, in.Rollout.Updated
+	st.Selector = metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: in.Identity.SelectorLabels()})
+	st.Endpoints = endpoints(in)
+	st.DMPasswordSecret = &v1alpha1.SecretKeyRef{Name: in.Credential.Ref.Name, Key: in.Credential.Ref.Key}
+	for _, s := range in.Config.Suffixes {
+		state := v1alpha1.SuffixDeclared
+		if s.Orphaned {
+			state = v1alpha1.SuffixOrphaned
+		}
+		st.Suffixes = append(st.Suffixes, v1alpha1.SuffixStatus{Name: s.Name, DN: s.DN, State: state})
+	}
+	return r
+}
+
+// Available says that a client can use the service now.
+func Available(in Inputs) bool {
+	if in.Rollout.Ready == 0 {
+		return false
+	}
+	if !in.FirstServerOnly || !in.PodsArrived {
+		return true
+	}
+	for i := range in.Pods {
+		if in.Pods[i].GetName() == in.Identity.Pod(0) {
+			return podReady(&in.Pods[i])
+		}
+	}
+	return false
+}
+
+// phase is the state in one word: what hurts clients comes before what waits for
+// a person.
+func phase(in Inputs, conditions []Condition) v1alpha1.Phase {
+	blocked := false
+	for _, c := range conditions {
+		blocked = blocked || c.Bad && c.Blocks
+	}
+	switch {
+	case in.Decision.Ledger.Good == nil && blocked:
+		return v1alpha1.PhaseBlocked
+	case in.Decision.Ledger.Good == nil:
+		return v1alpha1.PhaseInitializing
+	case in.Rollout.Ready < *in.Spec.Replicas:
+		return v1alpha1.PhaseDegraded
+	case blocked:
+		return v1alpha1.PhaseBlocked
+	default:
+		return v1alpha1.PhaseRunning
+	}
+}
+
+func endpoints(in Inputs) *v1alpha1.Endpoints {
+	host := in.Identity.Service() + "." + in.Identity.Namespace + ".svc"
+	e := &v1alpha1.Endpoints{
+		LDAP:  fmt.Sprintf("ldap://%s:%d", host, in.Spec.Ports.LDAP),
+		LDAPS: fmt.Sprintf("ldaps://%s:%d", host, in.Spec.Ports.LDAPS),
+	}
+	for _, i := range in.LoadBalancer.Ingress {
+		address := i.Hostname
+		if address == "" {
+			address = i.IP
+		}
+		if address != "" {
+			e.External = append(e.External, address)
+		}
+	}
+	return e
+}
+
+// podProblems says of each pod that is not Ready why that is, as far as Kubernetes
+// tells, and where to look.
+func podProblems(in Inputs) string {
+	var out []string
+	for i := range in.Pods {
+		pod := &in.Pods[i]
+		if podReady(pod) {
+			continue
+		}
+		out = append(out, fmt.Sprintf("pod %s: %s", pod.GetName(), podReason(pod)))
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return strings.Join(out, "; ") + fmt.Sprintf(". See: kubectl -n %s describe pod -l %s=%s", in.Identity.Namespace, naming.LabelInstance, in.Identity.Name)
+}
+
+func podReason(pod *corev1.Pod) string {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for _, c := range list {
+			if w := c.State.Waiting; w != nil && w.Reason != "" && w.Reason != "PodInitializing" {
+				return w.Reason
+			}
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason != "" {
+			return c.Reason
+		}
+	}
+	if pod.GetDeletionTimestamp() != nil {
+		return "Terminating"
+	}
+	return "NotReady"
+}
+
+func podReady(pod *corev1.Pod) bool {
+	if pod.GetDeletionTimestamp() != nil {
+		return false
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,26 @@
+// Package upgrade decides which image a service runs. It is pure: no protocol,
+// no clock of its own, no Kubernetes objects.
+package upgrade
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+)
+
+// normalise drops one leading v: `v3.1.0` and `3.1.0` are one version (R4).
+func normalise(version string) string { return strings.TrimPrefix(version, "v") }
+
+// ParseVersion reads a semantic version (semver.org 2.0.0) as R4 allows it: a
+// leading v, a pre-release, no build metadata, all three numbers.
+func ParseVersion(version string) (*semver.Version, error) {
+	v, err := semver.StrictNewVersion(normalise(version))
+	if err != nil {
+		return nil, fmt.Errorf("%q is not a semantic version such as 3.1.0: %w", version, err)
+	}
+	if v.Metadata() != "" {
+		return nil, fmt.Errorf("%q has build metadata (+%s), which no image tag can carry: leave it out", version, v.Metadata())
+	}
+	return v, nil
+}

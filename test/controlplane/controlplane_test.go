@@ -1,0 +1,159 @@
+//go:build controlplane
+
+package controlplane
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// sharedDir holds what is built once for both flavours.
+var sharedDir string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "fds-controlplane-build-")
+	if err != nil {
+		panic(err)
+	}
+	sharedDir = dir
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// suite is what every flavour has to pass, in this order: the runs of the function are counted first, while nothing
+// else is going on.
+var suite = []struct {
+	name   string
+	reason string
+	run    func(t *testing.T, cp *controlPlane)
+}{
+	{
+		name:   "no hot loop",
+		reason: "A settled service costs nothing, and one change costs at most two runs of the function.",
+		run:    testRuns,
+	},
+	{
+		name:   "R1 R12 R13 R14 R18 examples",
+		reason: "The documented objects are accepted byte for byte and become a StatefulSet and all that it needs, in the user's namespace.",
+		run:    testExamples,
+	},
+	{
+		name:   "R3 R4 R5 R6 schema",
+		reason: "What cannot work is refused by the API server, before anything is stored.",
+		run:    testSchema,
+	},
+	{
+		name:   "R2 R21 scale",
+		reason: "kubectl get shows what matters first; kubectl scale changes the number of replicas alone.",
+		run:    testScale,
+	},
+	{
+		name:   "R31 R32 R33 running",
+		reason: "A service is Ready when its pods are, not before, and says what it runs.",
+		run:    testRunning,
+	},
+	{
+		name:   "R14 R17 edits",
+		reason: "An edit of the spec arrives where it belongs, and restarts pods only where it must.",
+		run:    testEdits,
+	},
+	{
+		name:   "drift",
+		reason: "A composed object that somebody changed by hand becomes what the spec says again.",
+		run:    testDrift,
+	},
+	{
+		name:   "R25 R28 blocked",
+		reason: "A version that is not the image's touches no pod, and taking it back heals.",
+		run:    testBlocked,
+	},
+	{
+		name:   "R25 blocked from the start",
+		reason: "A mismatch in a new service is refused before there is a StatefulSet.",
+		run:    testBlockedFromTheStart,
+	},
+	{
+		name:   "R10 S4 credentials",
+		reason: "A Secret that the user names is waited for and picked up without an edit.",
+		run:    testNamedSecret,
+	},
+	{
+		name:   "R9 S3 recreated before garbage collection",
+		reason: "A service deleted and applied again at once keeps its generated password: its volumes know no other.",
+		run:    testRecreatedAtOnce,
+	},
+	{
+		name:   "R7 R20 deletion",
+		reason: "Deleting a service deletes its children and keeps its volumes; applied again it runs over them.",
+		run:    testDeletion,
+	},
+	{
+		name:   "R7 storage",
+		reason: "A size that the volumes cannot get is refused by a condition; nothing is touched.",
+		run:    testStorage,
+	},
+	{
+		name:   "R20 deletion protection",
+		reason: "Protection is a Usage of the user's object, there while it is wanted.",
+		run:    testDeletionProtection,
+	},
+}
+
+func TestControlPlane(t *testing.T) {
+	for _, f := range flavours {
+		t.Run(f.name, func(t *testing.T) {
+			cp := startControlPlane(t, f)
+			for _, tc := range suite {
+				t.Run(tc.name, func(t *testing.T) {
+					t.Log(tc.reason)
+					tc.run(t, cp)
+				})
+			}
+			// These look back at all that happened, so they come last.
+			t.Run("S11 nothing forbidden", cp.testNothingForbidden)
+			t.Run("R7 nothing vanished", cp.testNothingVanished)
+		})
+	}
+}
+
+// testNothingVanished: a PVC, a Secret or any composed object goes only when somebody meant it.
+func (cp *controlPlane) testNothingVanished(t *testing.T) {
+	for _, c := range cp.recorder.vanished() {
+		t.Errorf("%s, and no test meant that", c)
+	}
+}
+
+// testNothingForbidden: our ClusterRole, Crossplane's own and what its RBAC manager grants are enough.
+func (cp *controlPlane) testNothingForbidden(t *testing.T) {
+	events, err := cp.kube.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	if len(events.Items) == 0 {
+		t.Error("Crossplane sent no events at all: this test would not see any")
+	}
+	for _, e := range events.Items {
+		if strings.Contains(e.Message, "forbidden") {
+			t.Errorf("event %s on %s %s/%s: %s", e.Reason, e.InvolvedObject.Kind, e.InvolvedObject.Namespace, e.InvolvedObject.Name, e.Message)
+		}
+	}
+	log, err := os.Open(filepath.Join(cp.logs, "crossplane.log"))
+	must(t, err)
+	defer log.Close() //nolint:errcheck
+	s := bufio.NewScanner(log)
+	s.Buffer(nil, 16<<20)
+	lines := 0
+	for ; s.Scan(); lines++ {
+		if strings.Contains(s.Text(), "forbidden") {
+			t.Errorf("Crossplane: %s", s.Text())
+		}
+	}
+	must(t, s.Err())
+	if lines == 0 {
+		t.Error("Crossplane logged nothing: this test would not see anything")
+	}
+}

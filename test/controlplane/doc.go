@@ -1,0 +1,14 @@
+// Package controlplane proves the function against the real thing: etcd, kube-apiserver with RBAC,
+// kube-controller-manager, and Crossplane with the rights of its own chart and of our ClusterRole,
+// nothing more. Only the kubelet is missing: a test marks pods Ready by itself.
+//
+// Everything here needs the build tag "controlplane":
+//
+//	go test -tags controlplane -count=1 -timeout 30m ./test/controlplane/...
+//
+// The two flavours of the API exclude each other (two CRDs of one group cannot share a plural), so
+// the suite runs once for each, on a control plane of its own, one after the other.
+//
+// The logs of every process are kept when a test fails; FDS_LOGS names a directory to keep them in
+// always.
+package controlplane

@@ -1,0 +1,318 @@
+//go:build controlplane
+
+package controlplane
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func testRunning(t *testing.T, cp *controlPlane) {
+	ns := cp.namespace(t, "running")
+	d := cp.apply(t, ns, example(t, ""))
+	d.waitStatefulSet(t, "exists", func(*appsv1.StatefulSet) bool { return true })
+	cp.eventually(t, soon, "a pod", func() string {
+		if len(d.pods(t)) != 1 {
+			return "none"
+		}
+		return ""
+	})
+	cp.settle(t, 2*time.Second)
+	if c := condition(d.get(t), "Ready"); c.Status != metav1.ConditionFalse {
+		t.Errorf("Ready before any pod is: %+v", c)
+	}
+	if got := status(d.get(t), "phase"); got != "Initializing" {
+		t.Errorf("phase before any pod is Ready: want Initializing, got %s", got)
+	}
+
+	d.waitRunning(t)
+	for kind, u := range map[string]*unstructured.Unstructured{"what the user applied": d.get(t), "the XR": d.composite(t)} {
+		for _, c := range []string{"Ready", "Synced", "Available"} {
+			if got := condition(u, c); got.Status != metav1.ConditionTrue {
+				t.Errorf("%s: want %s=True, got %+v", kind, c, got)
+			}
+		}
+		got := map[string]string{}
+		for _, f := range []string{"phase", "currentVersion", "currentImage", "targetVersion", "targetImage"} {
+			got[f] = status(u, f)
+		}
+		want := map[string]string{
+			"phase": "Running", "currentVersion": "3.1.0", "currentImage": "quay.io/389ds/dirsrv:3.1.0",
+			"targetVersion": "3.1.0", "targetImage": "quay.io/389ds/dirsrv:3.1.0",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: status: -want, +got:\n%s", kind, diff)
+		}
+	}
+}
+
+func testEdits(t *testing.T, cp *controlPlane) {
+	ns := cp.namespace(t, "edits")
+	d := cp.running(t, ns, example(t, ""))
+	// One after the other on one service, as in life.
+	cases := []struct {
+		name     string
+		reason   string
+		patch    string
+		arrived  func() string
+		restarts bool
+	}{
+		{
+			name:   "SuffixAdded",
+			reason: "R6, R14: the servers create a suffix while they run.",
+			patch:  `{"spec":{"suffixes":[{"name":"userroot","dn":"dc=example,dc=com"},{"name":"second","dn":"dc=second"}]}}`,
+			arrived: func() string {
+				if doc := d.config(t); !strings.Contains(doc, "dc=second") {
+					return doc
+				}
+				return ""
+			},
+		},
+		{
+			name:   "SuffixRemoved",
+			reason: "R6, R14: a suffix taken off the list is kept, and no server restarts.",
+			patch:  `{"spec":{"suffixes":[{"name":"userroot","dn":"dc=example,dc=com"}]}}`,
+			arrived: func() string {
+				if c := condition(d.get(t), "SuffixOrphaned"); c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "second") {
+					return fmt.Sprintf("%+v", c)
+				}
+				if doc := d.config(t); !strings.Contains(doc, "dc=second") {
+					return doc
+				}
+				return ""
+			},
+		},
+		{
+			name:   "Ports",
+			reason: "R8: the port is the Service's; the servers' own never changes.",
+			patch:  `{"spec":{"ports":{"ldap":389}}}`,
+			arrived: func() string {
+				s, err := cp.kube.CoreV1().Services(ns).Get(t.Context(), d.name, metav1.GetOptions{})
+				must(t, err)
+				for _, p := range s.Spec.Ports {
+					if p.Name == "ldap" && p.Port == 389 {
+						return ""
+					}
+				}
+				return compact(s.Spec.Ports)
+			},
+		},
+		{
+			name:   "Resources",
+			reason: "R17: resources are a container's, so its pod is made anew.",
+			patch:  `{"spec":{"resources":{"requests":{"memory":"600Mi"}}}}`,
+			arrived: func() string {
+				for _, c := range d.statefulSet(t).Spec.Template.Spec.Containers {
+					if c.Name == "dirsrv" && c.Resources.Requests.Memory().String() == "600Mi" {
+						return ""
+					}
+				}
+				return compact(d.statefulSet(t).Spec.Template.Spec.Containers)
+			},
+			restarts: true,
+		},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			before, pods := d.statefulSet(t), uids(d.pods(t))
+			if tc.restarts {
+				cp.recorder.allow(ns, "pods", d.name+"-0")
+			}
+			d.patch(t, tc.patch)
+			cp.eventually(t, soon, "the edit arrives", tc.arrived)
+			if tc.restarts {
+				cp.eventually(t, soon, "the pod is made anew", func() string {
+					if got := uids(d.pods(t)); got[d.name+"-0"] == "" || cmp.Equal(pods, got) {
+						return fmt.Sprint(got)
+					}
+					return ""
+				})
+			}
+			d.waitRunning(t)
+			cp.settle(t, 2*time.Second)
+			after := d.statefulSet(t)
+			if tc.restarts {
+				if cmp.Equal(before.Spec.Template, after.Spec.Template) {
+					t.Errorf("%s\nthe pod template is as before", tc.reason)
+				}
+				return
+			}
+			if diff := cmp.Diff(before.Spec, after.Spec); diff != "" {
+				t.Errorf("%s\nStatefulSet: -before, +after:\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(pods, uids(d.pods(t))); diff != "" {
+				t.Errorf("%s\npods: -before, +after:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func testDrift(t *testing.T, cp *controlPlane) {
+	ns := cp.namespace(t, "drift")
+	d := cp.running(t, ns, example(t, ""))
+	// The StatefulSet controller may act on the wrong template before it is right again.
+	cp.recorder.allow(ns, "pods")
+	cases := map[string]struct {
+		reason string
+		object string
+		patch  string
+		get    func() any
+	}{
+		"Image": {
+			reason: "An image set by hand passed no gate.",
+			object: "statefulset/" + d.name,
+			patch:  `{"spec":{"template":{"spec":{"containers":[{"name":"dirsrv","image":"by.hand/dirsrv:9.9.9"}]}}}}`,
+			get:    func() any { return d.statefulSet(t).Spec },
+		},
+		"Environment": {
+			reason: "So did a variable.",
+			object: "statefulset/" + d.name,
+			patch:  `{"spec":{"template":{"spec":{"containers":[{"name":"dirsrv","env":[{"name":"DS_STARTUP_TIMEOUT","value":"1"}]}]}}}}`,
+			get:    func() any { return d.statefulSet(t).Spec },
+		},
+		"Replicas": {
+			reason: "The number of replicas is the spec's.",
+			object: "statefulset/" + d.name,
+			patch:  `{"spec":{"replicas":2}}`,
+			get:    func() any { return d.statefulSet(t).Spec },
+		},
+		"ServicePort": {
+			reason: "Clients know one port.",
+			object: "service/" + d.name,
+			patch:  `{"spec":{"ports":[{"port":3389,"name":"by-hand","targetPort":1}]}}`,
+			get: func() any {
+				s, err := cp.kube.CoreV1().Services(ns).Get(t.Context(), d.name, metav1.GetOptions{})
+				must(t, err)
+				return s.Spec
+			},
+		},
+		"Config": {
+			reason: "The servers would lose a suffix.",
+			object: "configmap/" + d.name + "-config",
+			patch:  `{"data":{"config.json":"{}"}}`,
+			get:    func() any { return d.config(t) },
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			want := tc.get()
+			cp.kubectl(t, "", "patch", tc.object, "-n", ns, "-p", tc.patch)
+			cp.eventually(t, soon, tc.object+" as before", func() string {
+				d.markPodsReady(t)
+				return cmp.Diff(want, tc.get())
+			})
+			d.waitRunning(t)
+		})
+	}
+}
+
+func testBlocked(t *testing.T, cp *controlPlane) {
+	ns := cp.namespace(t, "blocked")
+	d := cp.running(t, ns, example(t, ""))
+	const good = `{"spec":{"version":"3.1.0","image":"quay.io/389ds/dirsrv:3.1.0"}}`
+	cases := map[string]struct {
+		reason string
+		patch  string
+	}{
+		"VersionAlone": {
+			reason: "The image still is the old version.",
+			patch:  `{"spec":{"version":"3.1.1"}}`,
+		},
+		"ImageAlone": {
+			reason: "Nobody asked for another version.",
+			patch:  `{"spec":{"image":"quay.io/389ds/dirsrv:3.1.1"}}`,
+		},
+		"Latest": {
+			reason: "Nobody knows what latest is.",
+			patch:  `{"spec":{"image":"quay.io/389ds/dirsrv:latest"}}`,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			before, pods, then := d.statefulSet(t), uids(d.pods(t)), time.Now()
+			d.patch(t, tc.patch)
+			c := d.waitCondition(t, "UpgradeBlocked", metav1.ConditionTrue, "spec.")
+			if c.Reason == "" {
+				t.Errorf("%s\nno reason: %+v", tc.reason, c)
+			}
+			d.waitPhase(t, "Blocked")
+			// R28: all else in the spec still applies.
+			d.patch(t, `{"spec":{"serviceAccountAnnotations":{"case":"`+name+`"}}}`)
+			cp.eventually(t, soon, "the rest of the spec arrives", func() string {
+				sa, err := cp.kube.CoreV1().ServiceAccounts(ns).Get(t.Context(), before.Spec.Template.Spec.ServiceAccountName, metav1.GetOptions{})
+				must(t, err)
+				if sa.Annotations["case"] != name {
+					return compact(sa.Annotations)
+				}
+				return ""
+			})
+			cp.settle(t, 2*time.Second)
+			if diff := cmp.Diff(before.Spec, d.statefulSet(t).Spec); diff != "" {
+				t.Errorf("%s\nStatefulSet: -before, +blocked:\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(pods, uids(d.pods(t))); diff != "" {
+				t.Errorf("%s\npods: -before, +blocked:\n%s", tc.reason, diff)
+			}
+			// A service that works is Ready, whatever its spec waits for.
+			if r := condition(d.get(t), "Ready"); r.Status != metav1.ConditionTrue {
+				t.Errorf("%s\nwant Ready=True while blocked, got %+v", tc.reason, r)
+			}
+			if n := d.events(t, "UpgradeBlocked", then); n != 1 {
+				t.Errorf("%s\nR34: want one event UpgradeBlocked, got %d", tc.reason, n)
+			}
+
+			d.patch(t, good)
+			d.waitCondition(t, "UpgradeBlocked", metav1.ConditionFalse)
+			d.waitPhase(t, "Running")
+			if diff := cmp.Diff(before.Spec, d.statefulSet(t).Spec); diff != "" {
+				t.Errorf("%s\nStatefulSet: -before, +healed:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func (d directory) waitPhase(t *testing.T, phase string) {
+	t.Helper()
+	d.cp.eventually(t, soon, "phase "+phase, func() string {
+		if u := d.get(t); status(u, "phase") != phase {
+			return compact(u.Object["status"])
+		}
+		return ""
+	})
+}
+
+// events counts the events of a reason on the user's object since then.
+func (d directory) events(t *testing.T, reason string, then time.Time) int {
+	t.Helper()
+	l, err := d.cp.kube.CoreV1().Events(d.namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + d.name + ",involvedObject.kind=DirectoryService,reason=" + reason})
+	must(t, err)
+	n := 0
+	for _, e := range l.Items {
+		if e.LastTimestamp.Time.Before(then.Truncate(time.Second)) {
+			continue
+		}
+		n += max(1, int(e.Count))
+	}
+	return n
+}
+
+func testBlockedFromTheStart(t *testing.T, cp *controlPlane) {
+	ns := cp.namespace(t, "blocked-start")
+	d := cp.apply(t, ns, strings.Replace(example(t, ""), "version: 3.1.0", "version: 3.1.1", 1))
+	d.waitCondition(t, "UpgradeBlocked", metav1.ConditionTrue, "spec.")
+	d.waitPhase(t, "Blocked")
+	cp.settle(t, 2*time.Second)
+	if s := d.statefulSet(t); s != nil {
+		t.Fatalf("a StatefulSet nevertheless: %s", compact(s.Spec))
+	}
+	d.patch(t, `{"spec":{"version":"3.1.0"}}`)
+	d.waitStatefulSet(t, "exists", func(*appsv1.StatefulSet) bool { return true })
+	d.waitRunning(t)
+}
