@@ -56,11 +56,12 @@ func (f *Function) Run(req *fnv1.RunFunctionRequest) *fnv1.RunFunctionResponse {
 	spec := &state.Service.Spec
 	applyDefaults(spec, state.Input.Defaults, state.StatefulSet != nil)
 	recorded := recordedSuffixes(state)
-	problems := problems(state, recorded)
+	problems := problemsOf(state, recorded)
+	rollout := rolloutOf(state)
 
 	// Decide.
-	target, refusal := upgrade.ResolveTarget(spec.Image, spec.Version, catalog(state.Input))
-	decision := upgrade.Decide(ledger(state), target, refusal, rollout(state))
+	target, refusal := upgrade.ResolveTarget(spec.Image, spec.Version, catalogOf(state.Input))
+	decision := upgrade.Decide(ledgerOf(state), target, refusal, rollout)
 	password, credential := dmPassword(state)
 	suffixes := configured(spec.Suffixes, recorded)
 	if len(problems) > 0 {
@@ -68,12 +69,12 @@ func (f *Function) Run(req *fnv1.RunFunctionRequest) *fnv1.RunFunctionResponse {
 	}
 
 	// Report.
-	report := status.Of(reportInputs(state, problems, decision, credential, suffixes))
+	report := status.Of(reportInputs(state, rollout, problems, decision, credential, suffixes))
 
 	// Compose.
 	desired := compose.Hold(state.Composed)
 	if len(problems) == 0 {
-		desired, err = compose.Service(composeInputs(state, decision, password, suffixes, report.Available, f.Random))
+		desired, err = compose.Service(composeInputs(state, rollout, decision, password, suffixes, report.Available, f.Random))
 		if err != nil {
 			return held(req, err)
 		}
@@ -92,8 +93,8 @@ func (f *Function) Run(req *fnv1.RunFunctionRequest) *fnv1.RunFunctionResponse {
 	return rsp
 }
 
-// problems are what makes the spec, or the request, unfit to be acted upon.
-func problems(state *observed.State, recorded []config.Suffix) []string {
+// problemsOf a request are what makes the spec, or the request, unfit to be acted upon.
+func problemsOf(state *observed.State, recorded []config.Suffix) []string {
 	out := make([]string, 0, len(state.Problems))
 	for _, err := range state.Problems {
 		out = append(out, err.Error())

@@ -3,6 +3,8 @@ package fn
 import (
 	"io"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/389ds/function-directoryservice/apis/input/v1beta1"
 	"github.com/389ds/function-directoryservice/fn/compose"
 	"github.com/389ds/function-directoryservice/fn/config"
@@ -14,7 +16,7 @@ import (
 
 // This file hands what was observed to the pure packages, in their own types.
 
-func catalog(in v1beta1.Input) upgrade.Catalog {
+func catalogOf(in v1beta1.Input) upgrade.Catalog {
 	c := make(upgrade.Catalog, len(in.ImageCatalog))
 	for _, i := range in.ImageCatalog {
 		c[i.Image] = i.Version
@@ -22,7 +24,7 @@ func catalog(in v1beta1.Input) upgrade.Catalog {
 	return c
 }
 
-func ledger(state *observed.State) upgrade.Ledger {
+func ledgerOf(state *observed.State) upgrade.Ledger {
 	annotation := ""
 	if state.StatefulSet != nil {
 		annotation = state.StatefulSet.GetAnnotations()[naming.AnnotationLedger]
@@ -31,19 +33,20 @@ func ledger(state *observed.State) upgrade.Ledger {
 	return upgrade.Recover(annotation, upgrade.Release{Version: st.CurrentVersion, Image: st.CurrentImage})
 }
 
-func rollout(state *observed.State) upgrade.Rollout {
+func rolloutOf(state *observed.State) upgrade.Rollout {
 	sts := state.StatefulSet
 	if sts == nil {
 		return upgrade.Rollout{}
 	}
 	r := upgrade.Rollout{
 		Exists:  true,
+		Wanted:  ptr.Deref(sts.Spec.Replicas, 1),
 		Current: sts.Status.ObservedGeneration == sts.GetGeneration(),
 		Pods:    sts.Status.Replicas,
 		Ready:   sts.Status.ReadyReplicas,
 		Updated: sts.Status.UpdatedReplicas,
 	}
-	r.Running.Version = sts.Spec.Template.GetLabels()[naming.LabelVersion]
+	r.Running.Version = sts.GetLabels()[naming.LabelVersion]
 	for _, c := range sts.Spec.Template.Spec.Containers {
 		if c.Name == naming.Container {
 			r.Running.Image = c.Image
@@ -53,19 +56,20 @@ func rollout(state *observed.State) upgrade.Rollout {
 }
 
 // firstServerOnly: there are, or are to be, several servers, and nothing
-// replicates between them.
-func firstServerOnly(state *observed.State) bool {
-	return *state.Service.Spec.Replicas > 1 || state.StatefulSet != nil && state.StatefulSet.Status.Replicas > 1
+// replicates between them. While problems hold the service as it is, the spec
+// does not count.
+func firstServerOnly(state *observed.State, r upgrade.Rollout, problems []string) bool {
+	return max(r.Wanted, r.Pods) > 1 || len(problems) == 0 && *state.Service.Spec.Replicas > 1
 }
 
-func composeInputs(state *observed.State, decision upgrade.Decision, password compose.DMPassword, suffixes []config.Suffix, available bool, random io.Reader) compose.Inputs {
+func composeInputs(state *observed.State, rollout upgrade.Rollout, decision upgrade.Decision, password compose.DMPassword, suffixes []config.Suffix, available bool, random io.Reader) compose.Inputs {
 	return compose.Inputs{
 		Identity:        state.Identity,
 		Spec:            &state.Service.Spec,
 		Decision:        decision,
 		Config:          config.Config{Suffixes: suffixes},
 		DMPassword:      password,
-		FirstServerOnly: firstServerOnly(state),
+		FirstServerOnly: firstServerOnly(state, rollout, nil),
 		Available:       available,
 		Observed:        state.Composed,
 		StatefulSet:     state.StatefulSet,
@@ -73,7 +77,7 @@ func composeInputs(state *observed.State, decision upgrade.Decision, password co
 	}
 }
 
-func reportInputs(state *observed.State, problems []string, decision upgrade.Decision, credential status.Credential, suffixes []config.Suffix) status.Inputs {
+func reportInputs(state *observed.State, rollout upgrade.Rollout, problems []string, decision upgrade.Decision, credential status.Credential, suffixes []config.Suffix) status.Inputs {
 	in := status.Inputs{
 		Identity:        state.Identity,
 		Generation:      state.Generation,
@@ -81,10 +85,10 @@ func reportInputs(state *observed.State, problems []string, decision upgrade.Dec
 		Previous:        state.Service.Status,
 		Problems:        problems,
 		Decision:        decision,
-		Rollout:         rollout(state),
+		Rollout:         rollout,
 		Config:          config.Config{Suffixes: suffixes},
 		Credential:      credential,
-		FirstServerOnly: firstServerOnly(state),
+		FirstServerOnly: firstServerOnly(state, rollout, problems),
 		Claims:          state.Claims.Value,
 		ClaimsArrived:   state.Claims.Arrived,
 		Pods:            state.Pods.Value,

@@ -47,8 +47,8 @@ type DirectoryServiceSpec struct {
 	// Version of the directory server that `image` contains: a semantic version
 	// such as `3.1.0` or `3.1.0-rc.1`; a leading `v` is allowed, build metadata
 	// (`+x`) is not. Without it the image's tag is the version, if that is a
-	// semantic version; else changes are not gated and `UpgradeBlocked` has the
-	// reason `Unversioned`.
+	// semantic version; else changes of the image cannot be gated, and the
+	// condition `UpgradeBlocked` has the reason `Unversioned`.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^v?(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-(0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)(\.(0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*))*)?$`

@@ -35,7 +35,9 @@ const (
 // it: suffixes and the like go by the ConfigMap (R14).
 func podTemplate(in Inputs, run upgrade.Release) corev1.PodTemplateSpec {
 	s := in.Spec
-	labels := in.Identity.Labels(run.Version)
+	// No version label: pods would restart when the version of their image
+	// becomes known.
+	labels := in.Identity.Labels("")
 	for k, v := range s.PodLabels {
 		if _, own := labels[k]; !own {
 			labels[k] = v
@@ -183,7 +185,7 @@ func topologySpread(in Inputs) []corev1.TopologySpreadConstraint {
 }
 
 func imagePullSecrets(refs []v1alpha1.LocalSecretRef) []corev1.LocalObjectReference {
-	var out []corev1.LocalObjectReference
+	out := make([]corev1.LocalObjectReference, 0, len(refs))
 	for _, r := range refs {
 		out = append(out, corev1.LocalObjectReference{Name: r.Name})
 	}

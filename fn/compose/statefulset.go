@@ -13,7 +13,7 @@ import (
 // may be created yet: without a release that may run, or without the password
 // that its pods refer to.
 func statefulSet(in Inputs) (*appsv1.StatefulSet, error) {
-	if in.Decision.Run == nil || !(in.DMPassword.Usable || in.DMPassword.Generate) {
+	if in.Decision.Run == nil || !in.DMPassword.Usable && !in.DMPassword.Generate {
 		return nil, nil //nolint:nilnil // "none" is an answer here, not an error.
 	}
 	ledger, err := in.Decision.Ledger.String()

@@ -91,7 +91,7 @@ func upgradeBlocked(in Inputs) Condition {
 		c := Condition{Type: TypeUpgradeBlocked, Status: metav1.ConditionFalse, Reason: upgrade.ReasonNotBlocked}
 		if in.Decision.Target.Version == "" {
 			c.Reason = upgrade.ReasonUnversioned
-			c.Message = "Neither spec.version nor the tag of spec.image tells the version: changes of the image are not gated. Set spec.version"
+			c.Message = "Neither spec.version nor the tag of spec.image tells the version: set spec.version, or changes of the image cannot be gated"
 		}
 		return c
 	}
@@ -170,7 +170,7 @@ func availableCondition(in Inputs, available bool) Condition {
 		c.Message = "No server was started: see the condition UpgradeBlocked"
 	case !in.Rollout.Exists && len(in.Problems) > 0:
 		c.Message = "No server was started: see the condition SpecValid"
-	case !in.Rollout.Exists && !in.Credential.Usable:
+	case !in.Rollout.Exists && !in.Credential.Usable && !in.Credential.Generated:
 		c.Message = "No server was started yet: see the condition CredentialsReady"
 	case problems == "":
 		c.Message = "No server is Ready yet"

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/389ds/function-directoryservice/apis/v1alpha1"
 	"github.com/389ds/function-directoryservice/fn/config"
@@ -121,13 +122,26 @@ func phase(in Inputs, conditions []Condition) v1alpha1.Phase {
 		return v1alpha1.PhaseBlocked
 	case in.Decision.Ledger.Good == nil:
 		return v1alpha1.PhaseInitializing
-	case in.Rollout.Ready < *in.Spec.Replicas:
+	case degraded(in):
 		return v1alpha1.PhaseDegraded
 	case blocked:
 		return v1alpha1.PhaseBlocked
 	default:
 		return v1alpha1.PhaseRunning
 	}
+}
+
+// degraded: servers are missing. One that is starting for the first time, after a
+// scale-up or a drain, is on its way and not missing.
+func degraded(in Inputs) bool {
+	starting := int32(0)
+	for i := range in.Pods {
+		if podStarting(&in.Pods[i]) {
+			starting++
+		}
+	}
+	r := in.Rollout
+	return r.Ready == 0 || r.Current && r.Ready+starting < r.Wanted
 }
 
 func endpoints(in Inputs) *v1alpha1.Endpoints {
@@ -165,10 +179,30 @@ func podProblems(in Inputs) string {
 	return strings.Join(out, "; ") + fmt.Sprintf(". See: kubectl -n %s describe pod -l %s=%s", in.Identity.Namespace, naming.LabelInstance, in.Identity.Name)
 }
 
+// podStarting says that the pod's containers were created, or are about to be,
+// and have not passed their startup probe yet.
+func podStarting(pod *corev1.Pod) bool {
+	if pod.GetDeletionTimestamp() != nil || podReady(pod) || podReason(pod) != reasonNotReady {
+		return false
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if ptr.Deref(c.Started, false) || c.RestartCount > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// reasonNotReady stands where Kubernetes gives no reason.
+const reasonNotReady = "NotReady"
+
+// transient waiting reasons of a container are no problem.
+var transient = map[string]bool{"": true, "PodInitializing": true, "ContainerCreating": true}
+
 func podReason(pod *corev1.Pod) string {
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for _, c := range list {
-			if w := c.State.Waiting; w != nil && w.Reason != "" && w.Reason != "PodInitializing" {
+			if w := c.State.Waiting; w != nil && !transient[w.Reason] {
 				return w.Reason
 			}
 		}
@@ -181,7 +215,7 @@ func podReason(pod *corev1.Pod) string {
 	if pod.GetDeletionTimestamp() != nil {
 		return "Terminating"
 	}
-	return "NotReady"
+	return reasonNotReady
 }
 
 func podReady(pod *corev1.Pod) bool {

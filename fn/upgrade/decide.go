@@ -27,6 +27,8 @@ type Rollout struct {
 	// Current says that the counts below speak of the present template
 	// (status.observedGeneration equals metadata.generation).
 	Current bool
+	// Wanted is the number of pods the controller was told to have.
+	Wanted int32
 	// Pods that exist, that are Ready, and that were made from the present template.
 	Pods, Ready, Updated int32
 }
@@ -76,15 +78,16 @@ func Decide(ledger Ledger, target Release, refusal *Refusal, rollout Rollout) De
 	case good.Image == target.Image:
 		// The same image; its version may be better known by now.
 		updated := *good
-		updated.Version = target.Version
+		if target.Version != "" {
+			updated.Version = target.Version
+		}
 		d.Ledger.Good = &updated
 		d.Run = &updated
 	default:
 		d.Run = good
 		d.Blocked = &Refusal{
-			Reason: ReasonUpgradeUnsupported,
-			Message: fmt.Sprintf("this version of the function does not change the image of a service that has run: it stays on %s; set spec.image back to %q%s",
-				good.describe(), good.Image, good.versionRemedy()),
+			Reason:  ReasonUpgradeUnsupported,
+			Message: fmt.Sprintf("This version of the function does not change the image of a service that has run: it stays on %s", good.describe()),
 		}
 	}
 	return d
@@ -95,11 +98,4 @@ func (r Release) describe() string {
 		return r.Image
 	}
 	return r.Version + " (" + r.Image + ")"
-}
-
-func (r Release) versionRemedy() string {
-	if r.Version == "" {
-		return " and remove spec.version"
-	}
-	return " and spec.version to " + r.Version
 }

@@ -36,6 +36,9 @@ func ResolveTarget(image, version string, catalog Catalog) (Release, *Refusal) {
 		}
 	}
 	if known, ok := catalog[image]; ok {
+		if _, err := ParseVersion(known); err != nil {
+			return target, &Refusal{Reason: ReasonInvalidVersion, Message: fmt.Sprintf("the function's input, imageCatalog, for the image %q: %v", image, err)}
+		}
 		known = normalise(known)
 		switch {
 		case target.Version == "":

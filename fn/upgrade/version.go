@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // normalise drops one leading v: `v3.1.0` and `3.1.0` are one version (R4).
@@ -21,6 +22,10 @@ func ParseVersion(version string) (*semver.Version, error) {
 	}
 	if v.Metadata() != "" {
 		return nil, fmt.Errorf("%q has build metadata (+%s), which no image tag can carry: leave it out", version, v.Metadata())
+	}
+	// It is the value of the label app.kubernetes.io/version.
+	if problems := validation.IsValidLabelValue(normalise(version)); len(problems) > 0 {
+		return nil, fmt.Errorf("%q cannot be a label's value: %s", version, strings.Join(problems, ", "))
 	}
 	return v, nil
 }

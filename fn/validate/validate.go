@@ -3,8 +3,10 @@
 package validate
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/go-ldap/ldap/v3"
@@ -31,8 +33,8 @@ var (
 
 	// rootEntryTypes are the attributes from which a root entry can be made.
 	rootEntryTypes = map[string]bool{"dc": true, "o": true, "ou": true, "c": true, "cn": true}
-	// reservedDNs are trees of the server's own.
-	reservedDNs = map[string]bool{"cn=config": true, "cn=schema": true, "cn=monitor": true, "cn=changelog": true}
+	// serverTrees are trees of the server's own.
+	serverTrees = map[string]bool{"cn=config": true, "cn=schema": true, "cn=monitor": true, "cn=changelog": true}
 	// reservedBackends are the server's own entries below cn=ldbm database.
 	reservedBackends = map[string]bool{"config": true, "monitor": true}
 	// ownLabels of a pod cannot be set by the user: they select the servers.
@@ -63,6 +65,8 @@ func Service(name string, spec *v1alpha1.DirectoryServiceSpec, recorded []config
 	errs = append(errs, suffixes(p.Child("suffixes"), spec.Suffixes, recorded)...)
 	errs = append(errs, PodSettings(p, &spec.PodSettings)...)
 	errs = append(errs, apivalidation.ValidateAnnotations(spec.Service.Annotations, p.Child("service", "annotations"))...)
+	// Some checks walk maps: equal specs must give equal messages.
+	slices.SortStableFunc(errs, func(a, b *field.Error) int { return cmp.Compare(a.Error(), b.Error()) })
 	return errs
 }
 
@@ -85,8 +89,19 @@ func suffixes(p *field.Path, suffixes []v1alpha1.Suffix, recorded []config.Suffi
 	for _, s := range recorded {
 		before[strings.ToLower(s.Name)] = s
 	}
+	listed := make(map[string]bool, len(suffixes))
+	for _, s := range suffixes {
+		listed[strings.ToLower(s.Name)] = true
+	}
 	names := make(map[string]string, len(suffixes))
 	dns := make(map[string]string, len(suffixes))
+	// The servers still hold the suffixes that were taken off the list.
+	kept := make(map[string]string, len(recorded))
+	for _, s := range recorded {
+		if dn, err := ldap.ParseDN(s.DN); err == nil && !listed[strings.ToLower(s.Name)] {
+			kept[normalDN(dn)] = s.Name
+		}
+	}
 	for i, s := range suffixes {
 		p := p.Index(i)
 		key := strings.ToLower(s.Name)
@@ -109,8 +124,11 @@ func suffixes(p *field.Path, suffixes []v1alpha1.Suffix, recorded []config.Suffi
 		if other, taken := dns[dn]; taken {
 			errs = append(errs, field.Invalid(p.Child("dn"), s.DN, fmt.Sprintf("is the DN of the suffix %s already: remove one of the two", other)))
 		}
+		if orphan, ok := kept[dn]; ok {
+			errs = append(errs, field.Invalid(p.Child("dn"), s.DN, fmt.Sprintf("is the DN of the suffix %s, which was taken off the list and whose data were kept: put it back under the name %s, or choose another DN", orphan, orphan)))
+		}
 		dns[dn] = s.Name
-		if reservedDNs[dn] {
+		if serverTrees[dn] {
 			errs = append(errs, field.Invalid(p.Child("dn"), s.DN, "is a tree of the server's own: choose another suffix"))
 		}
 		if t := strings.ToLower(parsed.RDNs[0].Attributes[0].Type); *s.CreateEntry && !rootEntryTypes[t] {

@@ -1,0 +1,92 @@
+# Everything that the README and CI call. `make help` lists it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# The image (a Crossplane package) that an installation pulls.
+IMG ?= ghcr.io/389ds/function-directoryservice:v0.1.0
+# The flavour of the API: namespaced (an XR) or claim.
+FLAVOUR ?= namespaced
+CONTAINER_TOOL ?= docker
+VERSION ?= $(lastword $(subst :, ,$(IMG)))
+
+export GOFLAGS ?= -buildvcs=false
+TOOL := hack/tools/build.sh
+
+.PHONY: help
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-zA-Z0-9_-]+:.*## /{printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Build
+
+.PHONY: setup
+setup: ## Build the pinned tools that `make render` and `make test` use (kept in ~/.cache).
+	$(TOOL) crossplane-core
+	$(TOOL) crossplane
+	$(TOOL) controller-gen
+	$(TOOL) golangci-lint
+
+.PHONY: build
+build: ## Build bin/directoryservice.
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/directoryservice ./cmd/directoryservice
+
+.PHONY: generate
+generate: ## Generate deepcopy functions, both XRDs, the input's CRD and docs/reference.md from the Go types.
+	hack/generate.sh
+
+.PHONY: docker-build
+docker-build: ## Build the function's runtime image IMG.
+	$(CONTAINER_TOOL) build --build-arg VERSION=$(VERSION) -t $(IMG) .
+
+.PHONY: build-installer
+build-installer: ## Write dist/install.yaml: XRD, Composition, Function IMG and ClusterRole, for FLAVOUR.
+	hack/installer.sh $(FLAVOUR) $(IMG)
+
+##@ Use
+
+.PHONY: render
+render: ## Print what Crossplane makes of XR=FILE [OBSERVED= REQUIRED= FLAVOUR=namespaced|claim COMPOSITION=], offline.
+	@XR='$(XR)' OBSERVED='$(OBSERVED)' REQUIRED='$(REQUIRED)' FLAVOUR='$(FLAVOUR)' COMPOSITION='$(COMPOSITION)' go run ./hack/render
+
+##@ Check
+
+.PHONY: test
+test: ## Run the unit, golden and fuzz-seed tests with the race detector.
+	go vet ./...
+	go test -race ./...
+
+.PHONY: golden
+golden: ## Rewrite test/render/*/want.yaml.
+	go test -count=1 ./test/render -run TestGolden -update
+
+.PHONY: test-render
+test-render: ## Hold the golden cases through the real Crossplane CLI and core.
+	$(TOOL) crossplane-core >/dev/null
+	$(TOOL) crossplane >/dev/null
+	go test -count=1 -tags engine -run TestEngine ./test/render
+
+.PHONY: validate
+validate: ## Validate the examples and the packages with `crossplane resource validate`.
+	hack/validate.sh
+
+.PHONY: test-controlplane
+test-controlplane: ## Run both flavours on a real etcd, kube-apiserver, kube-controller-manager and Crossplane.
+	for t in etcd kube-apiserver kube-controller-manager kubectl crane crossplane crossplane-core; do $(TOOL) $$t >/dev/null; done
+	go test -count=1 -timeout 30m -tags controlplane -v ./test/controlplane/...
+
+.PHONY: fuzz
+fuzz: ## Fuzz RunFunction for FUZZTIME (default 1m).
+	go test -run '^$$' -fuzz FuzzRunFunction -fuzztime $${FUZZTIME:-1m} ./fn
+
+.PHONY: bench
+bench: ## Run the benchmarks, with the protocol's floor side by side.
+	go test -run '^$$' -bench . ./test/bench/...
+
+.PHONY: lint
+lint: ## Run golangci-lint.
+	$$($(TOOL) golangci-lint) run ./...
+
+.PHONY: check-generated
+check-generated: generate ## Fail where generated files are stale.
+	git diff --exit-code -- apis package docs/reference.md
