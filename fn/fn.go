@@ -11,6 +11,7 @@ import (
 	"github.com/crossplane/function-sdk-go/logging"
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	"github.com/crossplane/function-sdk-go/response"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/389ds/function-directoryservice/fn/compose"
 	"github.com/389ds/function-directoryservice/fn/config"
@@ -102,7 +103,11 @@ func problemsOf(state *observed.State, recorded []config.Suffix) []string {
 	if len(out) > 0 {
 		return out
 	}
-	for _, err := range validate.Service(state.Identity.Name, &state.Service.Spec, recorded) {
+	errs := validate.PodSettings(field.NewPath("input", "defaults"), &state.Input.Defaults.PodSettings)
+	if len(errs) == 0 {
+		errs = validate.Service(state.Identity.Name, &state.Service.Spec, recorded)
+	}
+	for _, err := range errs {
 		out = append(out, err.Error())
 	}
 	return out

@@ -39,7 +39,7 @@ func podTemplate(in Inputs, run upgrade.Release) corev1.PodTemplateSpec {
 	// becomes known.
 	labels := in.Identity.Labels("")
 	for k, v := range s.PodLabels {
-		if _, own := labels[k]; !own {
+		if _, own := labels[k]; !own && k != naming.LabelVersion {
 			labels[k] = v
 		}
 	}

@@ -6,6 +6,8 @@ package naming
 import (
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/389ds/function-directoryservice/apis/v1alpha1"
 )
 
@@ -114,12 +116,13 @@ func (i Identity) SelectorLabels() map[string]string {
 	}
 }
 
-// Labels of a composed object. An unknown version has no label.
+// Labels of a composed object. A version that is unknown, or no label's value, has
+// no label: the API server would refuse the object.
 func (i Identity) Labels(version string) map[string]string {
 	l := i.SelectorLabels()
 	l[LabelPartOf] = ValuePartOf
 	l[LabelManagedBy] = ValueManagedBy
-	if version != "" {
+	if version != "" && len(validation.IsValidLabelValue(version)) == 0 {
 		l[LabelVersion] = version
 	}
 	return l

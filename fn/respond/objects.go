@@ -1,28 +1,112 @@
 package respond
 
 import (
+	"fmt"
+	"reflect"
+	"unicode/utf8"
+
 	"google.golang.org/protobuf/types/known/structpb"
-	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
 // toStruct turns a typed object into what goes over the wire. Status is never
 // desired: the API server would ignore it, and server-side apply would claim it.
 func toStruct(o any) (*structpb.Struct, error) {
-	m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	v, err := encode(reflect.ValueOf(o))
 	if err != nil {
 		return nil, err
 	}
-	delete(m, "status")
-	if spec, ok := m["spec"].(map[string]any); ok {
-		if templates, ok := spec["volumeClaimTemplates"].([]any); ok {
-			for _, t := range templates {
-				if t, ok := t.(map[string]any); ok {
-					delete(t, "status")
-				}
-			}
-		}
+	st := v.GetStructValue()
+	delete(st.GetFields(), "status")
+	templates := st.GetFields()["spec"].GetStructValue().GetFields()["volumeClaimTemplates"]
+	for _, t := range templates.GetListValue().GetValues() {
+		delete(t.GetStructValue().GetFields(), "status")
 	}
-	return structpb.NewStruct(m)
+	return st, nil
+}
+
+// encode does what runtime.DefaultUnstructuredConverter.ToUnstructured and
+// structpb.NewStruct do, with the converter's own knowledge of the types, but in
+// one step: the maps in between would cost as much again.
+func encode(v reflect.Value) (*structpb.Value, error) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Map, reflect.Slice:
+		if v.IsNil() {
+			return structpb.NewNullValue(), nil
+		}
+	default:
+	}
+	entry := value.TypeReflectEntryOf(v.Type())
+	switch {
+	case v.Kind() == reflect.Pointer:
+		return encode(v.Elem())
+	case entry.CanConvertToUnstructured(): // Quantities, times, ports that may be names.
+		u, err := entry.ToUnstructured(v)
+		if err != nil {
+			return nil, err
+		}
+		return structpb.NewValue(u)
+	case v.Kind() == reflect.String:
+		return structpb.NewValue(v.String())
+	case v.Kind() == reflect.Bool:
+		return structpb.NewBoolValue(v.Bool()), nil
+	case v.CanInt():
+		return structpb.NewNumberValue(float64(v.Int())), nil
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8:
+		return structpb.NewValue(v.Bytes())
+	case v.Kind() == reflect.Slice:
+		return encodeList(v)
+	case v.Kind() == reflect.Map:
+		return encodeMap(v)
+	case v.Kind() == reflect.Struct:
+		return encodeStruct(v, entry.OrderedFields())
+	}
+	return nil, fmt.Errorf("cannot convert %s", v.Type())
+}
+
+func encodeList(v reflect.Value) (*structpb.Value, error) {
+	list := make([]*structpb.Value, v.Len())
+	for i := range list {
+		e, err := encode(v.Index(i))
+		if err != nil {
+			return nil, err
+		}
+		list[i] = e
+	}
+	return structpb.NewListValue(&structpb.ListValue{Values: list}), nil
+}
+
+func encodeMap(v reflect.Value) (*structpb.Value, error) {
+	fields := make(map[string]*structpb.Value, v.Len())
+	for i := v.MapRange(); i.Next(); {
+		k := i.Key().String()
+		// The response would not marshal, and nobody would learn why.
+		if !utf8.ValidString(k) {
+			return nil, fmt.Errorf("invalid UTF-8 in %q", k)
+		}
+		e, err := encode(i.Value())
+		if err != nil {
+			return nil, err
+		}
+		fields[k] = e
+	}
+	return structpb.NewStructValue(&structpb.Struct{Fields: fields}), nil
+}
+
+func encodeStruct(v reflect.Value, of []*value.FieldCacheEntry) (*structpb.Value, error) {
+	fields := make(map[string]*structpb.Value)
+	for _, f := range of {
+		fv := f.GetFrom(v)
+		if f.CanOmit(fv) {
+			continue
+		}
+		e, err := encode(fv)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.JsonName, err)
+		}
+		fields[f.JsonName] = e
+	}
+	return structpb.NewStructValue(&structpb.Struct{Fields: fields}), nil
 }
 
 // serverFields of an object's metadata are written by the API server and

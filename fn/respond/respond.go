@@ -25,7 +25,7 @@ import (
 // Every composed and required object is watched, so the time to live of a
 // response only bounds how long a missed watch event can go unnoticed.
 const (
-	// SteadyTTL is for a service that is as it should be.
+	// SteadyTTL is for a service that is as it should be, or waits for a person.
 	SteadyTTL = 10 * time.Minute
 	// UnsteadyTTL is for one that is not.
 	UnsteadyTTL = time.Minute
@@ -102,16 +102,27 @@ func Status(rsp *fnv1.RunFunctionResponse, xr *structpb.Struct, r status.Report)
 	if err != nil {
 		return fmt.Errorf("cannot write the status: %w", err)
 	}
+	// What earlier steps of the pipeline put into the XR stays.
+	earlier := rsp.GetDesired().GetComposite().GetResource().GetFields()
+	for k, v := range earlier["status"].GetStructValue().GetFields() {
+		if _, ours := st.Fields[k]; !ours {
+			st.Fields[k] = v
+		}
+	}
+	fields := map[string]*structpb.Value{}
+	maps.Copy(fields, earlier)
+	for _, k := range []string{"apiVersion", "kind"} {
+		if v, ok := xr.GetFields()[k]; ok {
+			fields[k] = v
+		}
+	}
+	fields["status"] = structpb.NewStructValue(st)
 	rsp.Desired.Composite = &fnv1.Resource{
-		Resource: &structpb.Struct{Fields: map[string]*structpb.Value{
-			"apiVersion": xr.GetFields()["apiVersion"],
-			"kind":       xr.GetFields()["kind"],
-			"status":     structpb.NewStructValue(st),
-		}},
+		Resource:          &structpb.Struct{Fields: fields},
 		ConnectionDetails: rsp.GetDesired().GetComposite().GetConnectionDetails(),
 		Ready:             ready(r.Available),
 	}
-	if r.Status.Phase != v1alpha1.PhaseRunning {
+	if r.Status.Phase != v1alpha1.PhaseRunning && r.Status.Phase != v1alpha1.PhaseBlocked {
 		rsp.Meta.Ttl = durationpb.New(UnsteadyTTL)
 	}
 	for _, c := range r.Conditions {

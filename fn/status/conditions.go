@@ -78,8 +78,8 @@ func credentialsReady(in Inputs) Condition {
 			c.Ref.Name, in.Identity.Namespace, in.Identity.Namespace, c.Ref.Name, c.Ref.Key)
 	default:
 		cond.Reason = "KeyMissing"
-		cond.Message = fmt.Sprintf("spec.dmPasswordSecretRef.key: the Secret %q in the namespace %s has nothing under the key %q: add it, or name another key",
-			c.Ref.Name, in.Identity.Namespace, c.Ref.Key)
+		cond.Message = fmt.Sprintf("spec.dmPasswordSecretRef.key: the Secret %q in the namespace %s has nothing under the key %q. Add it: kubectl -n %s edit secret %s",
+			c.Ref.Name, in.Identity.Namespace, c.Ref.Key, in.Identity.Namespace, c.Ref.Name)
 	}
 	return cond
 }
@@ -96,14 +96,17 @@ func upgradeBlocked(in Inputs) Condition {
 		return c
 	}
 	cond := Condition{Type: TypeUpgradeBlocked, Status: metav1.ConditionTrue, Reason: b.Reason, Message: b.Message, Bad: true, Blocks: true}
-	if good := in.Decision.Ledger.Good; good != nil {
+	good := in.Decision.Ledger.Good
+	if good == nil {
+		cond.Message += ": " + in.edit()
+	} else {
 		spec := fmt.Sprintf(`"image":%q`, good.Image)
 		if good.Version != "" {
 			spec += fmt.Sprintf(`,"version":%q`, good.Version)
 		} else {
 			spec += `,"version":null`
 		}
-		cond.Message += fmt.Sprintf(". Back to what runs: kubectl -n %s patch dirsrv %s --type merge -p '{\"spec\":{%s}}'", in.Identity.Namespace, in.Identity.Name, spec)
+		cond.Message += ". Back to what runs: " + in.patch(spec)
 	}
 	return cond
 }
@@ -140,7 +143,7 @@ func suffixOrphaned(in Inputs) Condition {
 		Type:    TypeSuffixOrphaned,
 		Status:  metav1.ConditionTrue,
 		Reason:  "TakenOffTheSpec",
-		Message: "Suffixes that spec.suffixes no longer lists, with data that were kept: " + strings.Join(names, ", ") + ". Put them back to have them managed again",
+		Message: "Suffixes that spec.suffixes no longer lists, with data that were kept: " + strings.Join(names, ", ") + ". To have them managed again put them back: " + in.edit(),
 		Bad:     true,
 	}
 }
@@ -153,8 +156,8 @@ func replicationHealthy(in Inputs) Condition {
 		Type:   TypeReplicationHealthy,
 		Status: metav1.ConditionFalse,
 		Reason: "NotReplicated",
-		Message: fmt.Sprintf("This version of the function does not set up replication between servers: the Service %s sends clients to %s alone, and the other servers hold nothing of its data",
-			in.Identity.Service(), in.Identity.Pod(0)),
+		Message: fmt.Sprintf("spec.replicas: this version of the function does not set up replication between servers: the Service %s sends clients to %s alone, and the other servers hold nothing of its data. Have one server: kubectl -n %s scale dirsrv %s --replicas=1",
+			in.Identity.Service(), in.Identity.Pod(0), in.Identity.Namespace, in.Identity.Name),
 		Bad: true,
 	}
 }
@@ -176,6 +179,16 @@ func availableCondition(in Inputs, available bool) Condition {
 		c.Message = "No server is Ready yet"
 	}
 	return c
+}
+
+// patch is the command that changes fields of the spec, given as JSON members.
+func (in Inputs) patch(spec string) string {
+	return fmt.Sprintf("kubectl -n %s patch dirsrv %s --type merge -p '{\"spec\":{%s}}'", in.Identity.Namespace, in.Identity.Name, spec)
+}
+
+// edit is the command for what a person has to choose.
+func (in Inputs) edit() string {
+	return fmt.Sprintf("kubectl -n %s edit dirsrv %s", in.Identity.Namespace, in.Identity.Name)
 }
 
 // shellQuote quotes a word for a POSIX shell.

@@ -18,13 +18,13 @@ func storageReady(in Inputs) Condition {
 	largest, largestIn := largestRequest(in)
 	if largest.Cmp(want) > 0 {
 		refused.Reason = "ShrinkRefused"
-		refused.Message = fmt.Sprintf("spec.storage.size: %s is less than %s has (%s), and a volume cannot shrink: set it to %s or more", want.String(), largestIn, largest.String(), largest.String())
+		refused.Message = fmt.Sprintf("spec.storage.size: %s is less than %s has (%s), and a volume cannot shrink: set it to %s or more: %s", want.String(), largestIn, largest.String(), largest.String(), in.patch(fmt.Sprintf(`"storage":{"size":%q}`, largest.String())))
 		return refused
 	}
 	if t := in.Template; t != nil && in.Spec.Storage.StorageClassName != nil {
 		if have := t.Spec.StorageClassName; have == nil || *have != *in.Spec.Storage.StorageClassName {
 			refused.Reason = "StorageClassImmutable"
-			refused.Message = fmt.Sprintf("spec.storage.storageClassName: the volumes were made with %s, which cannot change: %s", describeClass(have), classRemedy(have))
+			refused.Message = fmt.Sprintf("spec.storage.storageClassName: the volumes were made with %s, which cannot change: %s: %s", describeClass(have), classRemedy(have), in.patch(fmt.Sprintf(`"storage":{"storageClassName":%s}`, classJSON(have))))
 			return refused
 		}
 	}
@@ -77,12 +77,19 @@ func describeClass(name *string) string {
 	if name == nil {
 		return "the cluster's default class"
 	}
-	return fmt.Sprintf("%q", *name)
+	return classJSON(name)
 }
 
 func classRemedy(name *string) string {
 	if name == nil {
 		return "remove it"
 	}
-	return fmt.Sprintf("set it back to %q", *name)
+	return "set it back to " + classJSON(name)
+}
+
+func classJSON(name *string) string {
+	if name == nil {
+		return "null"
+	}
+	return fmt.Sprintf("%q", *name)
 }

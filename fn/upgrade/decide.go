@@ -36,7 +36,7 @@ type Rollout struct {
 // Healthy says that every pod was made from the present template and that one of
 // them, at least, is Ready: the release works.
 func (r Rollout) Healthy() bool {
-	return r.Exists && r.Current && r.Ready > 0 && r.Updated == r.Pods
+	return r.Exists && r.Running.Image != "" && r.Current && r.Ready > 0 && r.Updated == r.Pods
 }
 
 // A Decision is what the service runs.
@@ -69,7 +69,7 @@ func Decide(ledger Ledger, target Release, refusal *Refusal, rollout Rollout) De
 		switch {
 		case good != nil:
 			d.Run = good
-		case rollout.Exists:
+		case rollout.Running.Image != "":
 			running := rollout.Running
 			d.Run = &running
 		}

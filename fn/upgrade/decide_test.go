@@ -134,6 +134,16 @@ func TestDecide(t *testing.T) {
 			args:   args{ledger: Ledger{Good: &v310}, target: v311, refusal: refusal},
 			want:   want{run: &v310, good: &v310, blocked: ReasonImageVersionMismatch},
 		},
+		"ForeignStatefulSet": {
+			reason: "A StatefulSet without the server's container tells no release: nothing of it is good.",
+			args:   args{target: v310, rollout: healthy(Release{})},
+			want:   want{run: &v310},
+		},
+		"ForeignStatefulSetAndMismatch": {
+			reason: "Nor does it run anything that could be kept: it is left as it is.",
+			args:   args{target: v310, refusal: refusal, rollout: healthy(Release{})},
+			want:   want{blocked: ReasonImageVersionMismatch},
+		},
 		"VersionLearnt": {
 			reason: "A version that was unknown is recorded once the spec tells it; the image stays.",
 			args:   args{ledger: Ledger{Good: &Release{Image: "dirsrv:3.1.0"}}, target: v310, rollout: healthy(v310)},

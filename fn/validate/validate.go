@@ -65,7 +65,11 @@ func Service(name string, spec *v1alpha1.DirectoryServiceSpec, recorded []config
 	errs = append(errs, suffixes(p.Child("suffixes"), spec.Suffixes, recorded)...)
 	errs = append(errs, PodSettings(p, &spec.PodSettings)...)
 	errs = append(errs, apivalidation.ValidateAnnotations(spec.Service.Annotations, p.Child("service", "annotations"))...)
-	// Some checks walk maps: equal specs must give equal messages.
+	return sorted(errs)
+}
+
+// sorted errors: some checks walk maps, and equal specs must give equal messages.
+func sorted(errs field.ErrorList) field.ErrorList {
 	slices.SortStableFunc(errs, func(a, b *field.Error) int { return cmp.Compare(a.Error(), b.Error()) })
 	return errs
 }
@@ -160,7 +164,7 @@ func PodSettings(p *field.Path, s *v1alpha1.PodSettings) field.ErrorList {
 		errs = append(errs, user(p.Child("securityContext"), c.RunAsUser, c.RunAsGroup)...)
 	}
 	errs = append(errs, resources(p.Child("resources"), s.Resources)...)
-	return errs
+	return sorted(errs)
 }
 
 func user(p *field.Path, uid, gid *int64) field.ErrorList {

@@ -1,0 +1,685 @@
+package fn
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crossplane/function-sdk-go/logging"
+	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/389ds/function-directoryservice/fn/config"
+	"github.com/389ds/function-directoryservice/fn/naming"
+	"github.com/389ds/function-directoryservice/fn/status"
+)
+
+// The tests of this file throw requests at the function that no API server would
+// let through, and hold its answers against what must be true of every answer.
+
+// A document is a JSON value.
+type document = any
+
+// object is a JSON object.
+type object = map[string]any
+
+// A call is what a request is made of, as JSON documents: the XR, the composed
+// objects by name, lists of required objects by name, and the function's input.
+type call struct {
+	xr, observed, required, input document
+}
+
+func toStruct(d document) *structpb.Struct {
+	m, ok := d.(object)
+	if !ok {
+		return nil
+	}
+	st, err := structpb.NewStruct(m)
+	if err != nil {
+		return nil
+	}
+	return st
+}
+
+// request is the call as Crossplane would send it; what no Crossplane could send
+// is left out.
+func (c call) request() *fnv1.RunFunctionRequest {
+	req := &fnv1.RunFunctionRequest{
+		Meta:     &fnv1.RequestMeta{Tag: "t"},
+		Observed: &fnv1.State{Composite: &fnv1.Resource{Resource: toStruct(c.xr)}},
+		Input:    toStruct(c.input),
+	}
+	if m, ok := c.observed.(object); ok {
+		req.Observed.Resources = make(map[string]*fnv1.Resource, len(m))
+		for name, o := range m {
+			req.Observed.Resources[strings.ToValidUTF8(name, "?")] = &fnv1.Resource{Resource: toStruct(o)}
+		}
+	}
+	if m, ok := c.required.(object); ok {
+		req.RequiredResources = make(map[string]*fnv1.Resources, len(m))
+		for name, list := range m {
+			rs := &fnv1.Resources{}
+			if items, ok := list.([]any); ok {
+				for _, o := range items {
+					rs.Items = append(rs.Items, &fnv1.Resource{Resource: toStruct(o)})
+				}
+			}
+			req.RequiredResources[strings.ToValidUTF8(name, "?")] = rs
+		}
+	}
+	return req
+}
+
+func (c call) clone() call {
+	return call{clone(c.xr), clone(c.observed), clone(c.required), clone(c.input)}
+}
+
+func clone(d document) document {
+	switch v := d.(type) {
+	case object:
+		m := make(object, len(v))
+		for k, e := range v {
+			m[k] = clone(e)
+		}
+		return m
+	case []any:
+		l := make([]any, len(v))
+		for i, e := range v {
+			l[i] = clone(e)
+		}
+		return l
+	}
+	return d
+}
+
+// run answers a request with the same chance in every call.
+func run(req *fnv1.RunFunctionRequest) *fnv1.RunFunctionResponse {
+	f := &Function{Log: logging.NewNopLogger(), Random: rand.NewChaCha8([32]byte{1})}
+	return f.Run(req)
+}
+
+// check answers a request and returns what is wrong with the answer: nothing, ever.
+func check(req *fnv1.RunFunctionRequest) (*fnv1.RunFunctionResponse, error) {
+	before := proto.CloneOf(req)
+	rsp := run(req)
+	if !proto.Equal(before, req) {
+		return nil, fmt.Errorf("the request was changed: -before, +after:\n%s", cmp.Diff(before, req, protocmp.Transform()))
+	}
+	if again := run(req); !proto.Equal(rsp, again) {
+		return nil, fmt.Errorf("the same request got another answer: -first, +second:\n%s", cmp.Diff(rsp, again, protocmp.Transform()))
+	}
+	if _, err := proto.Marshal(rsp); err != nil {
+		return nil, fmt.Errorf("the answer cannot be sent: %w", err)
+	}
+	return rsp, errors.Join(nothingLost(req, rsp), heldUnchanged(req, rsp), secretsKept(req, rsp), secretsHidden(req, rsp))
+}
+
+func fatal(rsp *fnv1.RunFunctionResponse) bool {
+	return slices.ContainsFunc(rsp.GetResults(), func(r *fnv1.Result) bool { return r.GetSeverity() == fnv1.Severity_SEVERITY_FATAL })
+}
+
+// valid says that the function acted upon the spec.
+func valid(rsp *fnv1.RunFunctionResponse) bool {
+	return !fatal(rsp) && slices.ContainsFunc(rsp.GetConditions(), func(c *fnv1.Condition) bool {
+		return c.GetType() == status.TypeSpecValid && c.GetStatus() == fnv1.Status_STATUS_CONDITION_TRUE
+	})
+}
+
+// nothingLost: an observed object that is not returned is deleted. Only what a
+// valid spec turns off may be (R18, R19, R20).
+func nothingLost(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse) error {
+	spec := req.GetObserved().GetComposite().GetResource().GetFields()["spec"].GetStructValue().GetFields()
+	off := map[string]bool{
+		naming.KeyPodDisruptionBudget: spec["replicas"].GetNumberValue() <= 1,
+		naming.KeyNetworkPolicy:       !spec["networkPolicy"].GetStructValue().GetFields()["enabled"].GetBoolValue(),
+		naming.KeyUsage:               !spec["deletionProtection"].GetBoolValue(),
+	}
+	for name := range req.GetObserved().GetResources() {
+		if _, kept := rsp.GetDesired().GetResources()[name]; !kept && !(off[name] && valid(rsp)) {
+			return fmt.Errorf("the observed resource %q is deleted", name)
+		}
+	}
+	return nil
+}
+
+// heldUnchanged: while the function does not act upon the spec nothing that exists
+// changes, and nothing new is made.
+func heldUnchanged(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse) error {
+	if valid(rsp) {
+		return nil
+	}
+	for name, r := range rsp.GetDesired().GetResources() {
+		o, observed := req.GetObserved().GetResources()[name]
+		if !observed {
+			return fmt.Errorf("%q is made although the spec is not valid", name)
+		}
+		for field, want := range o.GetResource().GetFields() {
+			if got := r.GetResource().GetFields()[field]; field != "status" && field != "metadata" && !proto.Equal(want, got) {
+				return fmt.Errorf("%s of %q changes although the spec is not valid: -observed, +desired:\n%s", field, name, cmp.Diff(want, got, protocmp.Transform()))
+			}
+		}
+	}
+	return nil
+}
+
+func isSecret(r *fnv1.Resource) bool {
+	return r.GetResource().GetFields()["kind"].GetStringValue() == "Secret"
+}
+
+func data(r *fnv1.Resource) map[string]*structpb.Value {
+	return r.GetResource().GetFields()["data"].GetStructValue().GetFields()
+}
+
+// secretsKept: a generated value is never changed by a later call (R9).
+func secretsKept(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse) error {
+	for name, o := range req.GetObserved().GetResources() {
+		if !isSecret(o) {
+			continue
+		}
+		got := data(rsp.GetDesired().GetResources()[name])
+		for key, v := range data(o) {
+			if v.GetStringValue() != "" && !proto.Equal(v, got[key]) {
+				return fmt.Errorf("the value of %q in the Secret %q changes", key, name)
+			}
+		}
+	}
+	return nil
+}
+
+// secretsHidden: the value of a Secret, observed, required or just made, is in no
+// other object, in no status, condition or event.
+func secretsHidden(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse) error {
+	values := map[string]bool{}
+	collect := func(r *fnv1.Resource) {
+		if !isSecret(r) {
+			return
+		}
+		for _, v := range data(r) {
+			values[v.GetStringValue()] = true
+			if plain, err := base64.StdEncoding.DecodeString(v.GetStringValue()); err == nil {
+				values[string(plain)] = true
+			}
+		}
+	}
+	public := proto.CloneOf(rsp)
+	for name, r := range rsp.GetDesired().GetResources() {
+		if isSecret(r) {
+			collect(r)
+			delete(public.GetDesired().GetResources(), name)
+		}
+	}
+	known := proto.CloneOf(req)
+	for name, r := range req.GetObserved().GetResources() {
+		if isSecret(r) {
+			collect(r)
+			delete(known.GetObserved().GetResources(), name)
+		}
+	}
+	for _, rs := range known.GetRequiredResources() {
+		for _, r := range rs.GetItems() {
+			collect(r)
+		}
+		rs.Items = slices.DeleteFunc(rs.GetItems(), isSecret)
+	}
+
+	out, err := proto.Marshal(public)
+	if err != nil {
+		return err
+	}
+	in, err := proto.Marshal(known)
+	if err != nil {
+		return err
+	}
+	for v := range values {
+		// Shorter ones are words that are anywhere; what was public before stays so.
+		if len(v) >= 12 && bytes.Contains(out, []byte(v)) && !bytes.Contains(in, []byte(v)) {
+			return fmt.Errorf("the value of a Secret (%d bytes) is outside of a Secret", len(v))
+		}
+	}
+	return nil
+}
+
+// seedXR is the first example object of the README as Crossplane hands it over (R1).
+func seedXR(change func(xr, spec object)) object {
+	spec := object{
+		"image": "quay.io/389ds/dirsrv:3.1.0", "version": "3.1.0", "replicas": 2.0,
+		"suffixes": []any{object{"name": "userroot", "dn": "dc=example,dc=com", "createEntry": true}},
+		"storage":  object{"size": "10Gi"},
+		"ports":    object{"ldap": 3389.0, "ldaps": 3636.0},
+	}
+	xr := object{
+		"apiVersion": "dirsrv.operator.port389.org/v1alpha1", "kind": "DirectoryService",
+		"metadata": object{"name": "my-ds", "namespace": "team", "uid": "u-1", "generation": 3.0},
+		"spec":     spec,
+	}
+	if change != nil {
+		change(xr, spec)
+	}
+	return xr
+}
+
+// asClaims makes the XR that of a claim.
+func asClaims(xr, _ object) {
+	xr["kind"] = "XDirectoryService"
+	xr["metadata"] = object{
+		"name": "my-ds-x7k2p", "uid": "u-1",
+		"labels": object{"crossplane.io/claim-name": "my-ds", "crossplane.io/claim-namespace": "team", "crossplane.io/composite": "my-ds-x7k2p"},
+	}
+}
+
+// everything sets every field of the spec.
+func everything(_, spec object) {
+	maps.Copy(spec, object{
+		"service":                   object{"type": "LoadBalancer", "annotations": object{"a": "b"}, "loadBalancerClass": "internal", "loadBalancerSourceRanges": []any{"10.0.0.0/8"}, "externalTrafficPolicy": "Local"},
+		"networkPolicy":             object{"enabled": true, "clients": []any{object{"podSelector": object{"matchLabels": object{"app": "x"}}}}, "monitoring": []any{object{"ipBlock": object{"cidr": "10.0.0.0/8"}}}},
+		"deletionProtection":        true,
+		"startup":                   object{"timeoutSeconds": 120.0},
+		"resources":                 object{"requests": object{"cpu": "250m", "memory": "1Gi"}, "limits": object{"memory": "2Gi"}},
+		"nodeSelector":              object{"disk": "ssd"},
+		"tolerations":               []any{object{"key": "directory", "operator": "Exists", "tolerationSeconds": 30.0}},
+		"affinity":                  object{"nodeAffinity": object{"preferredDuringSchedulingIgnoredDuringExecution": []any{object{"weight": 1.0, "preference": object{"matchExpressions": []any{object{"key": "a", "operator": "In", "values": []any{"b"}}}}}}}},
+		"topologySpreadConstraints": []any{object{"maxSkew": 1.0, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}},
+		"priorityClassName":         "high",
+		"imagePullSecrets":          []any{object{"name": "pull"}},
+		"imagePullPolicy":           "Always",
+		"podLabels":                 object{"team": "a"},
+		"podAnnotations":            object{"a": "b"},
+		"podSecurityContext":        object{"fsGroup": 1000.0, "supplementalGroups": []any{1.0}},
+		"securityContext":           object{"readOnlyRootFilesystem": false},
+		"serviceAccountAnnotations": object{"a": "b"},
+	})
+	spec["storage"] = object{"size": "10Gi", "storageClassName": "fast"}
+	spec["suffixes"] = append(spec["suffixes"].([]any), object{"name": "o", "dn": "o=Example Inc", "createEntry": false})
+}
+
+var seedInput = object{
+	"apiVersion": "directoryservice.fn.crossplane.io/v1beta1", "kind": "Input",
+	"imageCatalog": []any{object{"image": "quay.io/389ds/dirsrv:latest", "version": "3.1.0"}},
+	"defaults":     object{"storageClassName": "standard", "tolerations": []any{object{"operator": "Exists"}}, "podLabels": object{"platform": "a"}},
+}
+
+// live is what the cluster makes of an answer: the objects applied, their status
+// written by the controllers, and the answers to the requirements.
+func live(c call, rsp *fnv1.RunFunctionResponse) call {
+	next := c.clone()
+	observed, required := object{}, object{}
+	for name, r := range rsp.GetDesired().GetResources() {
+		o := r.GetResource().AsMap()
+		meta := o["metadata"].(object)
+		maps.Copy(meta, object{
+			"uid": "uid-" + name, "resourceVersion": "17", "generation": 1.0, "creationTimestamp": "2026-01-01T00:00:00Z",
+			"managedFields":   []any{object{"manager": "crossplane", "operation": "Apply", "fieldsV1": object{"f:metadata": object{}}}},
+			"ownerReferences": []any{object{"kind": "DirectoryService", "name": "my-ds", "uid": "u-1"}},
+		})
+		observed[name] = o
+	}
+	if sts, ok := observed[naming.KeyStatefulSet].(object); ok {
+		n := sts["spec"].(object)["replicas"].(float64)
+		sts["status"] = object{"observedGeneration": 1.0, "replicas": n, "readyReplicas": n, "updatedReplicas": n, "currentRevision": "r1", "updateRevision": "r1"}
+		pods, claims := []any{}, []any{}
+		for i := range int(n) {
+			name := fmt.Sprintf("my-ds-%d", i)
+			pods = append(pods, object{
+				"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": name, "namespace": "team"},
+				"status": object{"conditions": []any{object{"type": "Ready", "status": "True"}}, "containerStatuses": []any{object{"name": "dirsrv", "started": true, "restartCount": 0.0}}},
+			})
+			claims = append(claims, object{
+				"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": object{"name": "ds-data-" + name, "namespace": "team"},
+				"spec":   clone(sts["spec"].(object)["volumeClaimTemplates"].([]any)[0].(object)["spec"]),
+				"status": object{"phase": "Bound"},
+			})
+		}
+		required[naming.RequirePods], required[naming.RequireClaims] = pods, claims
+	}
+	if svc, ok := observed[naming.KeyService].(object); ok {
+		svc["status"] = object{"loadBalancer": object{"ingress": []any{object{"ip": "192.0.2.1"}}}}
+	}
+	required[naming.KeyDMPassword] = []any{}
+	if s, ok := observed[naming.KeyDMPassword].(object); ok {
+		required[naming.KeyDMPassword] = []any{clone(s)}
+	}
+	next.observed, next.required = observed, required
+	if xr, ok := next.xr.(object); ok {
+		st, _ := rsp.GetDesired().GetComposite().GetResource().AsMap()["status"].(object)
+		if st != nil {
+			var conditions []any
+			for _, c := range rsp.GetConditions() {
+				conditions = append(conditions, object{"type": c.GetType(), "status": "True", "reason": c.GetReason(), "message": c.GetMessage(), "lastTransitionTime": "2026-01-01T00:00:00Z"})
+			}
+			st["conditions"] = conditions
+			xr["status"] = st
+		}
+	}
+	return next
+}
+
+// settled are the calls of one service from the first to where nothing changes.
+func settled(c call) []call {
+	calls := []call{c}
+	c.required = object{naming.RequirePods: []any{}, naming.RequireClaims: []any{}, naming.KeyDMPassword: []any{}}
+	for range 3 {
+		calls = append(calls, c)
+		c = live(c, run(c.request()))
+	}
+	return append(calls, c)
+}
+
+// seeds are realistic calls: both flavours, from the first call to the steady
+// state, and what happens to a service then.
+func seeds() []call {
+	var out []call
+	for _, change := range []func(xr, spec object){nil, asClaims, everything} {
+		out = append(out, settled(call{xr: seedXR(change), input: object{}})...)
+	}
+	out = append(out, settled(call{xr: seedXR(everything), input: seedInput})...)
+
+	steady := out[4]
+	edited := func(edit func(c call, spec object)) {
+		c := steady.clone()
+		edit(c, c.xr.(object)["spec"].(object))
+		out = append(out, c)
+	}
+	edited(func(_ call, spec object) { spec["replicas"] = 1.0 })
+	edited(func(_ call, spec object) { spec["image"], spec["version"] = "quay.io/389ds/dirsrv:4.0.0", "4.0.0" })
+	edited(func(_ call, spec object) { spec["image"] = "quay.io/389ds/dirsrv:latest" })
+	edited(func(_ call, spec object) { spec["suffixes"] = []any{} })
+	edited(func(_ call, spec object) { spec["storage"] = object{"size": "1Gi"} })
+	edited(func(_ call, spec object) { spec["dmPasswordSecretRef"] = object{"name": "mine", "key": "pw"} })
+	edited(func(_ call, spec object) { spec["podLabels"] = object{"a b": "x", "c d": "y"} })
+	edited(func(c call, _ object) { c.observed.(object)[naming.KeyUsage] = object{"kind": "Usage"} })
+	// A recreated XR has lost its references: what exists is only found by name.
+	lost := steady.clone()
+	lost.observed = object{}
+	delete(lost.xr.(object), "status")
+	return append(out, lost)
+}
+
+func encode(t testing.TB, d document) []byte {
+	t.Helper()
+	b, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func FuzzRunFunction(f *testing.F) {
+	for _, c := range seeds() {
+		f.Add(encode(f, c.xr), encode(f, c.observed), encode(f, c.required), encode(f, c.input))
+	}
+	whole := encode(f, seedXR(everything))
+	nothing := []byte("null")
+	for _, xr := range [][]byte{
+		nil, nothing, []byte("[]"), []byte("1"), []byte(`"x"`), []byte("{}"),
+		whole[:len(whole)/2],
+		[]byte(`{"metadata":null,"spec":null,"status":null}`),
+		[]byte(`{"metadata":{"name":"x"},"spec":{}}`),
+		[]byte(`{"metadata":{"name":"x","namespace":"y","labels":{"a":1}},"spec":[]}`),
+		[]byte(`{"metadata":{"name":"x","namespace":"y"},"spec":{"suffixes":[null,1,{"name":null,"dn":"="},{"name":"a","dn":"+"}]}}`),
+		[]byte(`{"metadata":{"name":"x","namespace":"y"},"spec":{"replicas":1e300,"storage":{"size":-1e300},"ports":{"ldap":0.5}}}`),
+		[]byte(`{"metadata":{"name":"x","namespace":"y"},"spec":{"replicas":4294967297,"storage":{"size":"1e999999999"}}}`),
+		[]byte(`{"metadata":{"name":"x","namespace":"y"},"spec":{"image":"` + strings.Repeat("a/", 5000) + `","version":"` + strings.Repeat("1.", 5000) + `"}}`),
+	} {
+		f.Add(xr, nothing, nothing, nothing)
+		f.Add(xr, []byte(`{"statefulset":null,"dm-password":{"apiVersion":"v1","kind":"Secret","data":{"dm-password":"c2VjcmV0LXNlY3JldA=="}},"x":{}}`), nothing, nothing)
+	}
+	for _, observed := range []string{
+		`{"statefulset":{"apiVersion":"v1","kind":"ConfigMap"},"usage":{}}`,
+		`{"statefulset":{"apiVersion":"apps/v1","kind":"StatefulSet"}}`,
+		`{"statefulset":{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"annotations":{"dirsrv.operator.port389.org/ledger":"{"}},"spec":{"template":null,"volumeClaimTemplates":[null]},"status":{"replicas":-1,"readyReplicas":1e9}}}`,
+		`{"config":{"apiVersion":"v1","kind":"ConfigMap","data":{"config.json":"{\"suffixes\":[{\"name\":\"userroot\",\"dn\":\"(\"},{},{}]}"}}}`,
+		`{"dm-password":{"apiVersion":"v1","kind":"Secret","data":{"dm-password":"no base64!","a":"AA=="}}}`,
+		`{"dm-password":{"apiVersion":"v1","kind":"Secret","data":{"dm-password":{"a-secret-value":"another-secret-value"}},"stringData":{"dm-password":"plain-secret-value"}}}`,
+		`{"poddisruptionbudget":{},"networkpolicy":{},"usage":{},"":{}}`,
+	} {
+		f.Add(whole, []byte(observed), []byte(`{"dm-password":[null],"pods":[{"status":{"conditions":[null]}}],"pvcs":{}}`), []byte(`{"defaults":1}`))
+	}
+
+	f.Fuzz(func(t *testing.T, xr, observed, required, input []byte) {
+		c := call{}
+		for _, d := range []struct {
+			raw  []byte
+			into *document
+		}{{xr, &c.xr}, {observed, &c.observed}, {required, &c.required}, {input, &c.input}} {
+			// What is no JSON is a part that is missing.
+			_ = json.Unmarshal(d.raw, d.into)
+		}
+		if _, err := check(c.request()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// mutate changes one place of a call as no API server would.
+func mutate(r *rand.Rand, c *call) {
+	root := object{"xr": c.xr, "observed": c.observed, "required": c.required, "input": c.input}
+	// A place is a value and how to replace or remove it.
+	type place struct {
+		value  any
+		set    func(v any)
+		remove func()
+	}
+	var places []place
+	var walk func(v any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case object:
+			for _, k := range slices.Sorted(maps.Keys(v)) {
+				places = append(places, place{v[k], func(n any) { v[k] = n }, func() { delete(v, k) }})
+				walk(v[k])
+			}
+		case []any:
+			for i := range v {
+				places = append(places, place{v[i], func(n any) { v[i] = n }, func() { v[i] = nil }})
+				walk(v[i])
+			}
+		}
+	}
+	walk(root)
+	p := places[r.IntN(len(places))]
+	other := places[r.IntN(len(places))]
+
+	values := []any{
+		nil, true, false, "", "x", " ", "null", "-1", "0", "1e400", "dc=a+dc=b", "=", ",", "\x00", "é\n",
+		"quay.io/389ds/dirsrv:3.1.1", "quay.io/389ds/dirsrv:latest", "3.1.1", "Secret", "ConfigMap",
+		strings.Repeat("x", 70_000), strings.Repeat("1.", 200),
+		0.0, -1.0, 0.5, 1.0, 2.0, 21.0, 65536.0, math.MaxInt32 + 1.0, -math.MaxInt64, 1e300, math.SmallestNonzeroFloat64,
+		object{}, []any{}, []any{nil, 1.0, "x", object{}, []any{}}, object{"": nil, "a": object{}},
+	}
+	switch r.IntN(6) {
+	case 0:
+		p.remove()
+	case 1:
+		p.set(clone(other.value))
+	case 2:
+		switch v := p.value.(type) {
+		case []any:
+			p.set(append(clone(v).([]any), clone(v).([]any)...))
+		case object:
+			v[fmt.Sprint("k", r.IntN(3))] = clone(other.value)
+		case string:
+			p.set(v[:r.IntN(len(v)+1)])
+		case float64:
+			p.set(-v)
+		default:
+			p.set([]any{v})
+		}
+	default:
+		p.set(values[r.IntN(len(values))])
+	}
+	c.xr, c.observed, c.required, c.input = root["xr"], root["observed"], root["required"], root["input"]
+}
+
+// A few thousand requests, each a realistic one with some places spoilt. To repeat
+// a failure, set RANDOM_SEED to the number that the test prints.
+func TestRandomRequests(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("RANDOM_SEED"); s != "" {
+		n, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seed = n
+	}
+	t.Logf("RANDOM_SEED=%d", seed)
+	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // A test must be repeatable.
+	from := seeds()
+	acted := 0
+	const n = 3000
+	for i := range n {
+		c := from[i%len(from)].clone()
+		for range 1 + r.IntN(4) {
+			mutate(r, &c)
+		}
+		rsp, err := check(c.request())
+		if err != nil {
+			t.Fatalf("RANDOM_SEED=%d, request %d: %v\nxr: %.2000s\nobserved: %.2000s", seed, i, err, encode(t, c.xr), encode(t, c.observed))
+		}
+		if valid(rsp) {
+			acted++
+		}
+	}
+	// Requests that are all refused at the door would prove little.
+	if acted < n/5 || acted == n {
+		t.Errorf("the function acted upon %d of %d requests", acted, n)
+	}
+}
+
+// The seeds themselves hold every invariant, and once settled nothing changes any
+// more (R34): the same objects, the same status, no event.
+func TestSettledServices(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		call   call
+	}{
+		"Namespaced": {reason: "R1: the first example as an XR.", call: call{xr: seedXR(nil)}},
+		"Claim":      {reason: "R1: the same as a claim.", call: call{xr: seedXR(asClaims)}},
+		"Everything": {reason: "R17: every field of the spec.", call: call{xr: seedXR(everything), input: seedInput}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			for i, c := range settled(tc.call) {
+				rsp, err := check(c.request())
+				if err != nil {
+					t.Fatalf("\n%s\ncall %d: %v", tc.reason, i, err)
+				}
+				if !valid(rsp) {
+					t.Fatalf("\n%s\ncall %d: the spec is not valid: %v %v", tc.reason, i, rsp.GetResults(), rsp.GetConditions())
+				}
+			}
+			calls := settled(tc.call)
+			last := run(calls[len(calls)-1].request())
+			before := run(calls[len(calls)-2].request())
+			if diff := cmp.Diff(before.GetDesired().GetResources(), last.GetDesired().GetResources(), protocmp.Transform()); diff != "" {
+				t.Errorf("\n%s\nthe objects change for ever: -before, +last:\n%s", tc.reason, diff)
+			}
+			if password := data(last.GetDesired().GetResources()[naming.KeyDMPassword]); len(password["dm-password"].GetStringValue()) == 0 {
+				t.Errorf("\n%s\nthere is no password (R9)", tc.reason)
+			}
+		})
+	}
+}
+
+// Huge specs work: 200 suffixes in an XR of a mebibyte arrive whole, in time.
+func TestLargeSpec(t *testing.T) {
+	xr := seedXR(func(_, spec object) {
+		var suffixes, terms []any
+		for i := range 200 {
+			suffixes = append(suffixes, object{"name": fmt.Sprint("s", i), "dn": fmt.Sprintf("ou=%d,o=%s", i, strings.Repeat("x", 900))})
+		}
+		for i := range 2000 {
+			terms = append(terms, object{"matchExpressions": []any{object{"key": fmt.Sprint("k", i), "operator": "In", "values": []any{strings.Repeat("v", 400)}}}})
+		}
+		spec["suffixes"] = suffixes
+		spec["affinity"] = object{"nodeAffinity": object{"requiredDuringSchedulingIgnoredDuringExecution": object{"nodeSelectorTerms": terms}}}
+	})
+	if n := len(encode(t, xr)); n < 1<<20 {
+		t.Fatalf("the XR has %d bytes, want a mebibyte", n)
+	}
+	c := call{xr: xr, required: object{naming.RequirePods: []any{}, naming.RequireClaims: []any{}, naming.KeyDMPassword: []any{}}}
+	first, err := check(c.request())
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	rsp, err := check(live(c, first).request())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Crossplane gives up after 20 seconds; a second is a lot for both calls.
+	if d := time.Since(start); d > 5*time.Second {
+		t.Errorf("the function took %s", d)
+	}
+	if !valid(rsp) {
+		t.Fatalf("the spec is not valid: %v", rsp.GetConditions())
+	}
+	doc := data(rsp.GetDesired().GetResources()[naming.KeyConfig])[config.Key].GetStringValue()
+	parsed, err := config.Parse(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(parsed.Suffixes) != 200 || parsed.Suffixes[199].Name != "s199" {
+		t.Errorf("%d suffixes arrive of 200 (R6)", len(parsed.Suffixes))
+	}
+	if n := len(doc); n > 1<<20 {
+		t.Errorf("the ConfigMap has %d bytes, more than the API server takes", n)
+	}
+	st := rsp.GetDesired().GetComposite().GetResource().GetFields()["status"].GetStructValue()
+	if n := len(st.GetFields()["suffixes"].GetListValue().GetValues()); n != 200 {
+		t.Errorf("the status has %d suffixes of 200", n)
+	}
+}
+
+type panicking struct{}
+
+func (panicking) Read([]byte) (int, error) { panic("no randomness") }
+
+// A panic in our own code is one service's error: everything is held, and the
+// process lives on.
+func TestRunFunction(t *testing.T) {
+	c := call{
+		xr:       seedXR(nil),
+		observed: object{"usage": object{"kind": "Usage", "spec": object{"a": "b"}}, "x": object{"kind": "Y"}},
+		required: object{naming.RequirePods: []any{}, naming.RequireClaims: []any{}, naming.KeyDMPassword: []any{}},
+	}
+	cases := map[string]struct {
+		reason string
+		random io.Reader
+		fatal  string
+	}{
+		"Panic":        {reason: "Chance panics.", random: panicking{}, fatal: "nothing was changed"},
+		"NoRandomness": {reason: "Chance fails: no password is made up.", random: strings.NewReader(""), fatal: "cannot generate a password"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := &Function{Log: logging.NewNopLogger(), Random: tc.random}
+			req := c.request()
+			rsp, err := f.RunFunction(context.Background(), req)
+			if err != nil {
+				t.Fatalf("\n%s\nRunFunction(): %v", tc.reason, err)
+			}
+			if !fatal(rsp) || !strings.Contains(rsp.GetResults()[0].GetMessage(), tc.fatal) {
+				t.Errorf("\n%s\nwant a fatal result with %q, got %v", tc.reason, tc.fatal, rsp.GetResults())
+			}
+			if diff := cmp.Diff(req.GetObserved().GetResources(), rsp.GetDesired().GetResources(), protocmp.Transform(), protocmp.IgnoreFields(&fnv1.Resource{}, "ready")); diff != "" {
+				t.Errorf("\n%s\n-observed, +desired:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
