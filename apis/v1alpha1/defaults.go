@@ -6,8 +6,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// The defaults of the schema. An XR that Crossplane sends has them already; one
-// that was rendered without its XRD has not.
+// The defaults of the schema. An XR that Crossplane sends has them already, but for
+// those inside lists, which the schema leaves out (every client-side apply would
+// see a difference); one that was rendered without its XRD has none.
 const (
 	DefaultReplicas              int32 = 1
 	DefaultStorageSize                 = "1Gi"

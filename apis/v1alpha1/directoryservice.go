@@ -131,10 +131,9 @@ type Suffix struct {
 	// +kubebuilder:validation:MaxLength=1024
 	DN string `json:"dn"`
 
-	// CreateEntry creates the suffix's root entry where there is none. The first
-	// attribute of `dn` must then be dc, o, ou, c or cn.
+	// CreateEntry creates the suffix's root entry where there is none; true where
+	// it is not set. The first attribute of `dn` must then be dc, o, ou, c or cn.
 	// +optional
-	// +kubebuilder:default=true
 	CreateEntry *bool `json:"createEntry,omitempty"`
 }
 

@@ -22,13 +22,16 @@ import (
 	"github.com/389ds/function-directoryservice/fn/status"
 )
 
-// Every composed and required object is watched, so the time to live of a
-// response only bounds how long a missed watch event can go unnoticed.
+// Every composed and required object is watched, so the time to live of a response
+// only bounds how long a change goes unnoticed that no watch event told of.
+// Crossplane drops events of an XR with very many of them (its circuit breaker,
+// which 20 servers that start at once can open); calls by the time to live still
+// come.
 const (
 	// SteadyTTL is for a service that is as it should be, or waits for a person.
 	SteadyTTL = 10 * time.Minute
-	// UnsteadyTTL is for one that is not.
-	UnsteadyTTL = time.Minute
+	// UnsteadyTTL is for one whose servers are on their way.
+	UnsteadyTTL = 15 * time.Second
 )
 
 // To begins a response: what earlier steps of the pipeline desire is copied, the
@@ -122,7 +125,7 @@ func Status(rsp *fnv1.RunFunctionResponse, xr *structpb.Struct, r status.Report)
 		ConnectionDetails: rsp.GetDesired().GetComposite().GetConnectionDetails(),
 		Ready:             ready(r.Available),
 	}
-	if r.Status.Phase != v1alpha1.PhaseRunning && r.Status.Phase != v1alpha1.PhaseBlocked {
+	if !r.Steady {
 		rsp.Meta.Ttl = durationpb.New(UnsteadyTTL)
 	}
 	for _, c := range r.Conditions {

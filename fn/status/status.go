@@ -65,6 +65,9 @@ type Report struct {
 	Events     []Event
 	// Available says that a client can use the service now.
 	Available bool
+	// Steady says that nothing will change by itself: every server is Ready, or
+	// there is none until a person acts.
+	Steady bool
 }
 
 // Of reports on a service.
@@ -72,6 +75,10 @@ func Of(in Inputs) Report {
 	r := Report{Available: Available(in)}
 	r.Conditions = conditions(in, r.Available)
 	r.Events = events(in.Previous.Conditions, r.Conditions)
+
+	w := in.Rollout
+	r.Steady = w.Exists && w.Current && w.Ready == w.Wanted && w.Updated == w.Wanted && w.Pods == w.Wanted ||
+		!w.Exists && phase(in, r.Conditions) == v1alpha1.PhaseBlocked
 
 	st := &r.Status
 	st.ObservedGeneration = in.Generation
