@@ -80,8 +80,9 @@ fuzz: ## Fuzz RunFunction for FUZZTIME (default 1m).
 	go test -run '^$$' -fuzz FuzzRunFunction -fuzztime $${FUZZTIME:-1m} ./fn
 
 .PHONY: bench
-bench: ## Run the benchmarks, with the protocol's floor side by side.
+bench: ## Run the benchmarks; then the CPU of a call beside that of a function which only echoes.
 	go test -run '^$$' -bench . ./test/bench/...
+	go run ./test/bench/ratio
 
 .PHONY: lint
 lint: ## Run golangci-lint.

@@ -22,7 +22,7 @@ func dmPassword(state *observed.State) (compose.DMPassword, status.Credential) {
 		return p, c
 	}
 
-	if p.Keep == nil && ours(answer.Value) {
+	if p.Keep == nil && ours(answer.Value, state.Identity) {
 		p.Keep = answer.Value
 	}
 	if p.Keep != nil {
@@ -40,6 +40,7 @@ func hasKey(s *corev1.Secret, key string) bool {
 	return s != nil && len(s.Data[key]) > 0
 }
 
-func ours(s *corev1.Secret) bool {
-	return s != nil && s.GetLabels()[naming.LabelManagedBy] == naming.ValueManagedBy
+// ours says that the function made the Secret, for a service of this name.
+func ours(s *corev1.Secret, id naming.Identity) bool {
+	return s != nil && s.GetLabels()[naming.LabelManagedBy] == naming.ValueManagedBy && s.GetLabels()[naming.LabelInstance] == id.Name
 }

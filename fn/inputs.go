@@ -65,6 +65,7 @@ func firstServerOnly(state *observed.State, r upgrade.Rollout, problems []string
 func composeInputs(state *observed.State, rollout upgrade.Rollout, decision upgrade.Decision, password compose.DMPassword, suffixes []config.Suffix, available bool, random io.Reader) compose.Inputs {
 	return compose.Inputs{
 		Identity:        state.Identity,
+		Owner:           state.Service.GetUID(),
 		Spec:            &state.Service.Spec,
 		Decision:        decision,
 		Config:          config.Config{Suffixes: suffixes},

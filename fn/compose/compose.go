@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/389ds/function-directoryservice/apis/v1alpha1"
 	"github.com/389ds/function-directoryservice/fn/config"
@@ -33,6 +34,8 @@ func Held() Object { return Object{} }
 // Inputs of the composition.
 type Inputs struct {
 	Identity naming.Identity
+	// Owner is the UID of the XR.
+	Owner types.UID
 	// Spec with defaults, the platform's and the schema's.
 	Spec *v1alpha1.DirectoryServiceSpec
 	// Decision on the image.

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/389ds/function-directoryservice/apis/v1alpha1"
@@ -52,6 +53,7 @@ func dmPassword(in Inputs) (*corev1.Secret, error) {
 			s.Type = keep.Type
 		}
 		maps.Copy(s.Data, keep.Data)
+		s.OwnerReferences = demoted(keep.GetOwnerReferences(), in.Owner)
 	}
 	if in.DMPassword.Generate {
 		p, err := password(in.Random)
@@ -61,6 +63,22 @@ func dmPassword(in Inputs) (*corev1.Secret, error) {
 		s.Data[v1alpha1.DefaultDMPasswordKey] = p
 	}
 	return s, nil
+}
+
+// demoted are the references of other controllers, no longer as controllers. A
+// service that was deleted and applied again may find the Secret before garbage
+// collection does. The XR of a claim then has another name, so its reference is
+// not replaced; two controllers would be refused, and the Secret be lost with the
+// dead XR. As a plain owner that XR does not hold it any more.
+func demoted(refs []metav1.OwnerReference, owner types.UID) []metav1.OwnerReference {
+	var out []metav1.OwnerReference
+	for _, r := range refs {
+		if r.UID != owner && ptr.Deref(r.Controller, false) {
+			r.Controller, r.BlockOwnerDeletion = ptr.To(false), nil
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // password draws characters evenly: bytes beyond the last multiple of their

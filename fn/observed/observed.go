@@ -193,14 +193,12 @@ func answer[T any](s *State, required map[string]*fnv1.Resources, key string, fi
 	if !ok {
 		return Answer[[]T]{}
 	}
-	a := Answer[[]T]{Arrived: true}
-	for _, item := range rs.GetItems() {
-		var o T
-		if err := decode(item.GetResource(), &o, append(fields, "metadata")...); err != nil {
+	a := Answer[[]T]{Arrived: true, Value: make([]T, len(rs.GetItems()))}
+	for i, item := range rs.GetItems() {
+		if err := decode(item.GetResource(), &a.Value[i], append(fields, "metadata")...); err != nil {
 			s.Problems = append(s.Problems, fmt.Errorf("the required resource %q cannot be read: %w", key, err))
 			return Answer[[]T]{}
 		}
-		a.Value = append(a.Value, o)
 	}
 	return a
 }

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
 	"github.com/389ds/function-directoryservice/apis/v1alpha1"
@@ -95,16 +94,12 @@ func Desired(rsp *fnv1.RunFunctionResponse, observed map[string]*fnv1.Resource, 
 // Status returns the report: status whole, conditions and events for the XR and,
 // where there is one, the claim.
 func Status(rsp *fnv1.RunFunctionResponse, xr *structpb.Struct, r status.Report) error {
-	m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&r.Status)
+	st, err := structOf(&r.Status)
 	if err != nil {
 		return fmt.Errorf("cannot write the status: %w", err)
 	}
 	// Crossplane keeps the conditions itself.
-	delete(m, "conditions")
-	st, err := structpb.NewStruct(m)
-	if err != nil {
-		return fmt.Errorf("cannot write the status: %w", err)
-	}
+	delete(st.GetFields(), "conditions")
 	// What earlier steps of the pipeline put into the XR stays.
 	earlier := rsp.GetDesired().GetComposite().GetResource().GetFields()
 	for k, v := range earlier["status"].GetStructValue().GetFields() {

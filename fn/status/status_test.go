@@ -281,6 +281,32 @@ func TestAvailable(t *testing.T) {
 	}
 }
 
+// Steady says that nothing changes by itself, so that Crossplane need not ask soon.
+func TestSteady(t *testing.T) {
+	cases := map[string]struct {
+		reason  string
+		changes []func(in *Inputs)
+		want    bool
+	}{
+		"Running":             {reason: "Every server is Ready.", want: true},
+		"Blocked":             {reason: "A refused change waits for a person.", changes: []func(in *Inputs){blocked, shrunk, orphaned, invalid}, want: true},
+		"BlockedFirstInstall": {reason: "So does a service that cannot begin.", changes: []func(in *Inputs){firstInstall, blocked}, want: true},
+		"FirstInstall":        {reason: "Servers are about to be made.", changes: []func(in *Inputs){firstInstall}},
+		"Down":                {reason: "A server is to come back.", changes: []func(in *Inputs){down}},
+		"OneOfTwoReady":       {reason: "The second server is to come.", changes: []func(in *Inputs){severalServers, func(in *Inputs) { in.Rollout.Ready = 1 }}},
+		"OneOfTwoUpdated":     {reason: "The pods are being replaced.", changes: []func(in *Inputs){severalServers, func(in *Inputs) { in.Rollout.Updated = 1 }}},
+		"OneTooMany":          {reason: "A server is on its way out.", changes: []func(in *Inputs){severalServers, func(in *Inputs) { in.Rollout.Wanted = 1 }}},
+		"NotYetSeen":          {reason: "R31: old counts say nothing.", changes: []func(in *Inputs){func(in *Inputs) { in.Rollout.Current = false }}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := Of(inputs(tc.changes...)).Steady; got != tc.want {
+				t.Errorf("\n%s\nSteady: want %t, got %t", tc.reason, tc.want, got)
+			}
+		})
+	}
+}
+
 func condition(t *testing.T, r Report, kind string) Condition {
 	t.Helper()
 	for _, c := range r.Conditions {

@@ -24,20 +24,23 @@ func failing(r Release) Rollout {
 
 func TestHealthy(t *testing.T) {
 	cases := map[string]struct {
-		reason  string
-		rollout Rollout
-		want    bool
+		reason string
+		change func(r *Rollout)
+		want   bool
 	}{
-		"AllReady":  {reason: "Every pod is new and Ready.", rollout: healthy(release("3.1.0")), want: true},
-		"OneReady":  {reason: "One Ready pod proves the release.", rollout: Rollout{Exists: true, Current: true, Pods: 2, Ready: 1, Updated: 2}, want: true},
-		"NoneReady": {reason: "Without a Ready pod nothing is proven.", rollout: failing(release("3.1.0"))},
-		"Stale":     {reason: "Counts of an older template prove nothing (R31).", rollout: Rollout{Exists: true, Pods: 2, Ready: 2, Updated: 2}},
-		"Mixed":     {reason: "The Ready pod may be one of the old template.", rollout: Rollout{Exists: true, Current: true, Pods: 2, Ready: 1, Updated: 1}},
-		"Missing":   {reason: "What does not exist is not healthy.", rollout: Rollout{Current: true, Pods: 1, Ready: 1, Updated: 1}},
+		"AllReady":  {reason: "Every pod is new and Ready.", change: func(*Rollout) {}, want: true},
+		"OneReady":  {reason: "One Ready pod proves the release.", change: func(r *Rollout) { r.Ready = 1 }, want: true},
+		"NoneReady": {reason: "Without a Ready pod nothing is proven.", change: func(r *Rollout) { r.Ready = 0 }},
+		"Stale":     {reason: "Counts of an older template prove nothing (R31).", change: func(r *Rollout) { r.Current = false }},
+		"Mixed":     {reason: "The Ready pod may be one of the old template.", change: func(r *Rollout) { r.Ready, r.Updated = 1, 1 }},
+		"Missing":   {reason: "What does not exist is not healthy.", change: func(r *Rollout) { r.Exists = false }},
+		"Foreign":   {reason: "A StatefulSet without the server's container runs no release.", change: func(r *Rollout) { r.Running = Release{} }},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := tc.rollout.Healthy(); got != tc.want {
+			r := healthy(release("3.1.0"))
+			tc.change(&r)
+			if got := r.Healthy(); got != tc.want {
 				t.Errorf("\n%s\nHealthy(): want %t, got %t", tc.reason, tc.want, got)
 			}
 		})

@@ -138,7 +138,7 @@ func suffixes(p *field.Path, suffixes []v1alpha1.Suffix, recorded []config.Suffi
 		if t := strings.ToLower(parsed.RDNs[0].Attributes[0].Type); *s.CreateEntry && !rootEntryTypes[t] {
 			errs = append(errs, field.Invalid(p.Child("dn"), s.DN, fmt.Sprintf("no root entry can be made from the attribute %q: use dc, o, ou, c or cn, or set createEntry: false and create the entry yourself", t)))
 		}
-		if old, ok := before[key]; ok && !sameDN(old.DN, dn) {
+		if old, ok := before[key]; ok && old.DN != s.DN && !sameDN(old.DN, dn) {
 			errs = append(errs, field.Invalid(p.Child("dn"), s.DN, fmt.Sprintf("the suffix %s has the DN %q, which cannot change: put it back, or give the new DN a suffix with another name", old.Name, old.DN)))
 		}
 	}

@@ -102,7 +102,7 @@ spec:
 			args = append(args, flag+"="+file)
 		}
 	}
-	cmd := exec.CommandContext(context.Background(), cli, args...) //nolint:gosec // The pinned CLI with our own arguments.
+	cmd := exec.CommandContext(context.Background(), cli, args...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return cmd.Run()
 }
@@ -155,7 +155,7 @@ func readXR(file, flavour string) ([]byte, string, error) {
 func serve() (string, error) {
 	// The SDK listens by itself and tells nobody the port it got, so a free one
 	// is looked for first.
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // Closed at once.
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
@@ -169,7 +169,7 @@ func serve() (string, error) {
 			function.Listen("tcp", address), function.Insecure(true), function.WithMetricsServer(""))
 	}()
 	for range 100 {
-		c, err := net.DialTimeout("tcp", address, time.Second) //nolint:noctx // Loopback, with a time-out.
+		c, err := net.DialTimeout("tcp", address, time.Second)
 		if err == nil {
 			return address, c.Close()
 		}
