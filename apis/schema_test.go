@@ -479,6 +479,10 @@ func TestSchema(t *testing.T) {
 		"StorageNumber": {reason: "R7: a quantity may be a number.", change: set("storage", object{"size": int64(1 << 30)})},
 		"StorageWord":   {reason: "R7: a word is no quantity.", change: set("storage", object{"size": "large"}), want: "spec.storage.size"},
 
+		"StorageHugeExponent": {reason: "R7: a quantity that takes minutes to compare.", change: set("storage", object{"size": "1e999999999"}), want: "spec.storage.size"},
+		"StorageTinyExponent": {reason: "R7: or to read.", change: set("storage", object{"size": "1e-999999999"}), want: "spec.storage.size"},
+		"StorageExponent":     {reason: "R7: an exponent as people write it.", change: set("storage", object{"size": "10e9"})},
+
 		"OtherPorts":     {reason: "R8: any two different ports.", change: set("ports", object{"ldap": int64(389), "ldaps": int64(636)})},
 		"EqualPorts":     {reason: "R8: one Service cannot have one port twice.", change: set("ports", object{"ldap": int64(636), "ldaps": int64(636)}), want: "spec.ports"},
 		"EqualToDefault": {reason: "R8: nor twice the default of the other one.", change: set("ports", object{"ldap": int64(3636)}), want: "spec.ports"},

@@ -442,6 +442,8 @@ func FuzzRunFunction(f *testing.F) {
 		[]byte(`{"metadata":{"name":"x","namespace":"y"},"spec":{"suffixes":[null,1,{"name":null,"dn":"="},{"name":"a","dn":"+"}]}}`),
 		[]byte(`{"metadata":{"name":"x","namespace":"y"},"spec":{"replicas":1e300,"storage":{"size":-1e300},"ports":{"ldap":0.5}}}`),
 		[]byte(`{"metadata":{"name":"x","namespace":"y"},"spec":{"replicas":4294967297,"storage":{"size":"1e999999999"}}}`),
+		[]byte(`{"metadata":{"name":"x","namespace":"y"},"spec":{"image":"x:3.1.0","storage":{"size":"1e999999999"}}}`),
+		[]byte(`{"metadata":{"name":"x","namespace":"y"},"spec":{"image":"x:3.1.0","storage":{"size":1e300}}}`),
 		[]byte(`{"metadata":{"name":"x","namespace":"y"},"spec":{"podLabels":{"a":1,"b":2,"c":3,"d":4,"e":5,"f":6,"g":7,"h":8}}}`),
 		[]byte(`{"metadata":{"name":"x","namespace":"y"},"spec":{"podLabels":{"a b":"","b b":"","c b":"","d b":"","e b":"","f b":"","g b":""}}}`),
 		[]byte(`{"metadata":{"name":"x","namespace":"y"},"spec":{"image":"` + strings.Repeat("a/", 5000) + `","version":"` + strings.Repeat("1.", 5000) + `"}}`),
@@ -654,6 +656,94 @@ func TestLargeSpec(t *testing.T) {
 	st := rsp.GetDesired().GetComposite().GetResource().GetFields()["status"].GetStructValue()
 	if n := len(st.GetFields()["suffixes"].GetListValue().GetValues()); n != 200 {
 		t.Errorf("the status has %d suffixes of 200", n)
+	}
+}
+
+// To compare, or even to read, a quantity with a large exponent takes Kubernetes'
+// library minutes and gigabytes. One service's typing error must not stop the
+// function for all others: such a spec is refused, with its field, and such an
+// object of somebody else's holds what exists.
+func TestHugeQuantities(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		change func(c call, spec object)
+		want   string
+	}{
+		"StorageSize": {
+			reason: "R7: a size that no volume has.",
+			change: func(_ call, spec object) { spec["storage"] = object{"size": "1e999999999"} },
+			want:   "spec",
+		},
+		"TinyStorageSize": {
+			reason: "R7: nor this.",
+			change: func(_ call, spec object) { spec["storage"] = object{"size": "1e-999999999"} },
+			want:   "spec",
+		},
+		"LongMantissa": {
+			reason: "R7: nor this, which takes another way through the library.",
+			change: func(_ call, spec object) {
+				spec["storage"] = object{"size": "1234567890123456789012e999999999"}
+			},
+			want: "spec",
+		},
+		"LargeButReadable": {
+			reason: "R7: an exponent of seven digits is read in no time, and compared in seconds.",
+			change: func(_ call, spec object) { spec["storage"] = object{"size": "1E9999999"} },
+			want:   "spec",
+		},
+		"Resources": {
+			reason: "R17: the same of resources.",
+			change: func(_ call, spec object) {
+				spec["resources"] = object{"requests": object{"memory": "1e999999999"}, "limits": object{"memory": "1Gi"}}
+			},
+			want: "spec",
+		},
+		"InputResources": {
+			reason: "The platform's default is no better.",
+			change: func(c call, _ object) {
+				c.input.(object)["defaults"] = object{"resources": object{"requests": object{"memory": "1e999999999"}, "limits": object{"memory": "1Gi"}}}
+			},
+			want: "input",
+		},
+		"Claim": {
+			reason: "A volume claim is somebody else's to spoil.",
+			change: func(c call, _ object) {
+				claim := c.required.(object)[naming.RequireClaims].([]any)[0].(object)
+				claim["spec"].(object)["resources"] = object{"requests": object{"storage": "1e999999999"}}
+			},
+			want: naming.RequireClaims,
+		},
+	}
+	calls := settled(call{xr: seedXR(nil), input: object{}})
+	steady := calls[len(calls)-1]
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := steady.clone()
+			tc.change(c, c.xr.(object)["spec"].(object))
+			type answer struct {
+				rsp *fnv1.RunFunctionResponse
+				err error
+			}
+			done := make(chan answer, 1)
+			go func() {
+				rsp, err := check(c.request())
+				done <- answer{rsp, err}
+			}()
+			select {
+			case a := <-done:
+				if a.err != nil {
+					t.Fatalf("\n%s\n%v", tc.reason, a.err)
+				}
+				if valid(a.rsp) {
+					t.Errorf("\n%s\nthe spec is valid", tc.reason)
+				}
+				if m := a.rsp.GetConditions()[0].GetMessage(); !strings.Contains(m, tc.want) {
+					t.Errorf("\n%s\nthe message does not name %q: %s", tc.reason, tc.want, m)
+				}
+			case <-time.After(5 * time.Second):
+				t.Fatalf("\n%s\nthe function does not answer", tc.reason)
+			}
+		})
 	}
 }
 

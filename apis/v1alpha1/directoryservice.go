@@ -144,6 +144,9 @@ type Storage struct {
 	// condition `StorageReady`.
 	// +optional
 	// +kubebuilder:default="1Gi"
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:Pattern=`^\+?([0-9]{1,18}(\.[0-9]{0,9})?|\.[0-9]{1,9})([KMGTPE]i|[kMGTPE]|[eE]\+?[0-9]{1,2})?$`
 	Size *resource.Quantity `json:"size,omitempty"`
 
 	// StorageClassName of the volumes; by default the platform's, else the

@@ -2,12 +2,15 @@ package observed
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 
 	"google.golang.org/protobuf/types/known/structpb"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
@@ -83,6 +86,9 @@ func decodeValue(v *structpb.Value, into reflect.Value) error {
 	}
 	// Quantities, times, ports that may be names.
 	if e := value.TypeReflectEntryOf(t); e.CanConvertFromUnstructured() {
+		if t == quantityType && !reasonableQuantity(v.GetStringValue()) {
+			return errors.New("not a reasonable quantity: write it like 10Gi")
+		}
 		return e.FromUnstructured(reflect.ValueOf(v.AsInterface()), into)
 	}
 
@@ -120,6 +126,16 @@ func decodeValue(v *structpb.Value, into reflect.Value) error {
 		}
 	}
 	return fmt.Errorf("a %T is not a valid %s", v.AsInterface(), t)
+}
+
+var quantityType = reflect.TypeFor[resource.Quantity]()
+
+// hugeExponent of a quantity: comparing 1e9999999 takes seconds, and reading
+// 1e-99999999 never ends.
+var hugeExponent = regexp.MustCompile(`[eE][+-]?[0-9.]{3,}`)
+
+func reasonableQuantity(s string) bool {
+	return len(s) <= 64 && !hugeExponent.MatchString(s)
 }
 
 func decodeList(values []*structpb.Value, into reflect.Value) error {
