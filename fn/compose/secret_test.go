@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/389ds/function-directoryservice/apis/v1alpha1"
@@ -114,6 +116,43 @@ func TestDMPasswordIsNotPruned(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got.GetAnnotations()); diff != "" {
 		t.Errorf("annotations: -want, +got:\n%s", diff)
+	}
+}
+
+// R20: a service that is applied again before garbage collection has taken the old
+// Secret keeps it: the dead XR is no longer its controller, and every other owner
+// is left to the API server.
+func TestDMPasswordOwners(t *testing.T) {
+	ref := func(uid types.UID, controller *bool) metav1.OwnerReference {
+		return metav1.OwnerReference{APIVersion: "example.org/v1", Kind: "XR", Name: "x", UID: uid, Controller: controller, BlockOwnerDeletion: ptr.To(true)}
+	}
+	demoted := ref("old", ptr.To(false))
+	demoted.BlockOwnerDeletion = nil
+
+	cases := map[string]struct {
+		reason string
+		owners []metav1.OwnerReference
+		want   []metav1.OwnerReference
+	}{
+		"None":        {reason: "Crossplane adds its own."},
+		"Ours":        {reason: "Crossplane's own reference to this XR is its own to keep.", owners: []metav1.OwnerReference{ref("new", ptr.To(true))}},
+		"DeadXR":      {reason: "Two controllers would be refused.", owners: []metav1.OwnerReference{ref("old", ptr.To(true))}, want: []metav1.OwnerReference{demoted}},
+		"Both":        {reason: "Only the other one is demoted.", owners: []metav1.OwnerReference{ref("new", ptr.To(true)), ref("old", ptr.To(true))}, want: []metav1.OwnerReference{demoted}},
+		"PlainOwners": {reason: "An owner that is no controller disturbs nobody.", owners: []metav1.OwnerReference{ref("other", nil), ref("another", ptr.To(false))}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			keep := generated("the password")
+			keep.OwnerReferences = tc.owners
+			d := mustService(t, inputs(func(in *Inputs) {
+				in.Owner = "new"
+				in.DMPassword.Keep = keep
+			}))
+			got := object[*corev1.Secret](t, d, "dm-password").GetOwnerReferences()
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("\n%s\nowners: -want, +got:\n%s", tc.reason, diff)
+			}
+		})
 	}
 }
 

@@ -189,7 +189,7 @@ func rules(doc *strings.Builder, s *schema) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		f := s.Properties[name]
-		if f.Pattern != "" && !f.IntOrString {
+		if f.Pattern != "" {
 			lines = append(lines, fmt.Sprintf("`%s` matches `%s`", name, f.Pattern))
 		}
 		if object, _ := object(name, f); object == nil || f.Type == "array" {
