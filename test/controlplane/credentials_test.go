@@ -38,7 +38,7 @@ func testNamedSecret(t *testing.T, cp *controlPlane) {
 			}
 			d := cp.apply(t, ns, example(t, "dmPasswordSecretRef:\n  name: from-outside\n  key: pw\n"))
 			d.waitCondition(t, "CredentialsReady", metav1.ConditionFalse, tc.names...)
-			cp.settle(t, 2*time.Second)
+			d.settle(t)
 			if s := d.statefulSet(t); s != nil {
 				t.Errorf("%s\na StatefulSet without credentials: %s", tc.reason, compact(s.Spec))
 			}

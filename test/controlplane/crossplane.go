@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -16,7 +17,10 @@ import (
 	authnv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
 )
 
 const (
@@ -70,12 +74,17 @@ func (cp *controlPlane) startCrossplane(t *testing.T) {
 	}, metav1.CreateOptions{})
 	must(t, err)
 
+	cache := filepath.Join(cp.dir, "xpkg") // Crossplane does not make it
+	must(t, os.MkdirAll(cache, 0o755))
 	ports := freePorts(t, 2)
 	cp.crossplane = cp.start(t, "crossplane", []string{identity}, core, "core", "start", "--debug",
 		"--package-runtime=External", // we run the function
 		"--enable-webhooks=false",
 		"--tls-client-certs-dir="+clientDir,
-		"--xpkg-cache-dir="+filepath.Join(cp.dir, "xpkg"),
+		"--xpkg-cache-dir="+cache,
+		// With the default of 100 Crossplane stops listening to a service for minutes when a test does to it within
+		// seconds what takes hours elsewhere; with this one it still does for a function that loops.
+		"--circuit-breaker-burst=500",
 		"--metrics-port="+strconv.Itoa(ports[0]), "--health-probe-port="+strconv.Itoa(ports[1]))
 
 	// The RBAC manager cannot be told another port for its metrics.
@@ -117,11 +126,22 @@ func (cp *controlPlane) installAPI(t *testing.T) {
 		}
 		return ""
 	})
-	cp.eventually(t, time.Minute, "the rights on our kinds", func() string {
-		out, err := cp.tryKubectl(t, "", "auth", "can-i", "patch", cp.xr().GroupResource().String()+"/status",
-			"--as=system:serviceaccount:"+system+":crossplane", "-A")
+	// The RBAC manager grants Crossplane our kinds, and the admission plugin learns of them every half minute.
+	cfg := rest.CopyConfig(cp.config)
+	cfg.Impersonate.UserName = "system:serviceaccount:" + system + ":crossplane"
+	crossplane, err := kubernetes.NewForConfig(cfg)
+	must(t, err)
+	kind := "DirectoryService"
+	if cp.claim {
+		kind = "XDirectoryService"
+	}
+	owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-", OwnerReferences: []metav1.OwnerReference{{
+		APIVersion: directoryServices.GroupVersion().String(), Kind: kind, Name: "probe", UID: "probe", BlockOwnerDeletion: ptr.To(true),
+	}}}}
+	cp.eventually(t, time.Minute, "Crossplane may own objects", func() string {
+		_, err := crossplane.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(t.Context(), owned, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil {
-			return out + err.Error()
+			return err.Error()
 		}
 		return ""
 	})

@@ -4,7 +4,6 @@ package controlplane
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -69,7 +68,7 @@ func testStorage(t *testing.T, cp *controlPlane) {
 			set, claims := d.statefulSet(t), volumes(t, d)
 			d.patch(t, `{"spec":{"storage":{"size":"`+tc.size+`"}}}`)
 			d.waitCondition(t, "StorageReady", metav1.ConditionFalse, "spec.storage.size")
-			cp.settle(t, 2*time.Second)
+			d.settle(t)
 			if diff := cmp.Diff(set.Spec, d.statefulSet(t).Spec); diff != "" {
 				t.Errorf("%s\nStatefulSet: -before, +after:\n%s", tc.reason, diff)
 			}

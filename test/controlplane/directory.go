@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 )
 
@@ -171,7 +170,19 @@ func (cp *controlPlane) running(t *testing.T, namespace, manifest string) direct
 	return d
 }
 
-// settle waits until the function is not called any more.
+// settle waits until nothing happens to the service any more.
+func (d directory) settle(t *testing.T) {
+	t.Helper()
+	const quiet = 2 * time.Second
+	d.cp.eventually(t, soon, fmt.Sprintf("nothing happens in %s for %s", d.namespace, quiet), func() string {
+		if since := time.Since(d.cp.recorder.last(d.namespace)); since < quiet {
+			return fmt.Sprintf("last change %s ago", since)
+		}
+		return ""
+	})
+}
+
+// settle waits until the function is not called any more, by any service.
 func (cp *controlPlane) settle(t *testing.T, quiet time.Duration) {
 	t.Helper()
 	last, since := cp.runs(t), time.Now()
@@ -197,9 +208,12 @@ func (d directory) pods(t *testing.T) []corev1.Pod {
 	return l.Items
 }
 
-// markPodsReady does what a kubelet would: every pod runs and is Ready.
+// markPodsReady does what a kubelet and a provisioner would: every claim has a volume, and every pod runs and is Ready.
 func (d directory) markPodsReady(t *testing.T) {
 	t.Helper()
+	for _, c := range d.claims(t) {
+		d.provision(t, c)
+	}
 	for _, p := range d.pods(t) {
 		if p.Status.Phase == corev1.PodRunning {
 			continue
@@ -226,6 +240,26 @@ func (d directory) markPodsReady(t *testing.T) {
 		if _, err := d.cp.kube.CoreV1().Pods(d.namespace).UpdateStatus(t.Context(), &p, metav1.UpdateOptions{}); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 			t.Fatal(err)
 		}
+	}
+}
+
+// provision makes a volume for a claim that has none; Kubernetes' own controller binds the two.
+func (d directory) provision(t *testing.T, c corev1.PersistentVolumeClaim) {
+	t.Helper()
+	if c.Status.Phase == corev1.ClaimBound {
+		return
+	}
+	_, err := d.cp.kube.CoreV1().PersistentVolumes().Create(t.Context(), &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pv-" + string(c.UID)},
+		Spec: corev1.PersistentVolumeSpec{
+			AccessModes:            c.Spec.AccessModes,
+			Capacity:               c.Spec.Resources.Requests,
+			ClaimRef:               &corev1.ObjectReference{Namespace: c.Namespace, Name: c.Name, UID: c.UID},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/nonexistent"}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
 	}
 }
 
@@ -299,13 +333,6 @@ func (d directory) waitGone(t *testing.T) {
 		}
 		return strings.Join(left, ", ")
 	})
-}
-
-// mergePatch patches any object as somebody who is not Crossplane would.
-func (cp *controlPlane) mergePatch(t *testing.T, gvr schema.GroupVersionResource, namespace, name, body string) {
-	t.Helper()
-	_, err := cp.dynamic.Resource(gvr).Namespace(namespace).Patch(t.Context(), name, types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: "somebody"})
-	must(t, err)
 }
 
 func compact(v any) string {

@@ -99,7 +99,7 @@ func (cp *controlPlane) runs(t *testing.T) int {
 	t.Helper()
 	rsp, err := http.Get(cp.metrics)
 	must(t, err)
-	defer rsp.Body.Close() //nolint:errcheck
+	defer rsp.Body.Close()
 	body, err := io.ReadAll(rsp.Body)
 	must(t, err)
 	sum, found := 0, false

@@ -3,6 +3,7 @@
 package controlplane
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 // flavour is one of the two ways to offer the API.
@@ -38,6 +40,7 @@ type controlPlane struct {
 	server     string // URL of kube-apiserver
 	ca         []byte // its CA
 	kubeconfig string // of a cluster admin
+	config     *rest.Config
 	kube       kubernetes.Interface
 	dynamic    dynamic.Interface
 
@@ -190,6 +193,8 @@ func logDirectory(t *testing.T, flavour string) string {
 	}
 	dir, err := os.MkdirTemp("", "fds-controlplane-"+flavour+"-")
 	must(t, err)
+	// At once, for a test that panics or runs out of time logs nothing any more.
+	fmt.Fprintf(os.Stderr, "logs of the %s flavour: %s\n", flavour, dir)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("logs kept in %s", dir)

@@ -71,6 +71,7 @@ func (cp *controlPlane) startKubernetes(t *testing.T) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", cp.kubeconfig)
 	must(t, err)
 	cfg.QPS, cfg.Burst = 200, 400
+	cp.config = cfg
 	cp.kube, err = kubernetes.NewForConfig(cfg)
 	must(t, err)
 	cp.dynamic, err = dynamic.NewForConfig(cfg)
@@ -98,7 +99,7 @@ func freePorts(t *testing.T, n int) []int {
 		l, err := net.Listen("tcp", loopback+":0")
 		must(t, err)
 		// Closed at the end only, so that no port is given twice.
-		defer l.Close() //nolint:errcheck
+		defer l.Close()
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
 	return ports

@@ -21,7 +21,6 @@ type process struct {
 	log  string
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
-	err  error         // why, valid after done
 
 	mu      sync.Mutex
 	stopped bool // we ended it
@@ -48,7 +47,7 @@ func startProcess(logs, name string, env []string, path string, args ...string) 
 	if err != nil {
 		return nil, err
 	}
-	defer out.Close() //nolint:errcheck // the child has its own descriptor
+	defer out.Close() // the child has its own descriptor
 
 	p.cmd = exec.Command(path, args...)
 	p.cmd.Stdout, p.cmd.Stderr = out, out
@@ -61,7 +60,7 @@ func startProcess(logs, name string, env []string, path string, args ...string) 
 		return nil, fmt.Errorf("cannot start %s: %w", name, err)
 	}
 	go func() {
-		p.err = p.cmd.Wait()
+		_ = p.cmd.Wait() // how it ended is in the process state
 		close(p.done)
 	}()
 	return p, nil
@@ -94,7 +93,7 @@ func (p *process) died() error {
 	}
 	select {
 	case <-p.done:
-		return fmt.Errorf("%s ended (%v):\n%s", p.name, p.err, tail(p.log, 20))
+		return fmt.Errorf("%s ended by itself (%s):\n%s", p.name, p.cmd.ProcessState, tail(p.log, 20))
 	default:
 		return nil
 	}

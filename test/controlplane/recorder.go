@@ -55,8 +55,11 @@ func (c change) String() string {
 // foreign says that neither Crossplane nor the function made this change: pods, PVCs and the status of
 // everything else are written by Kubernetes' controllers, and here by the test in the kubelet's place.
 func (c change) foreign() bool {
-	if c.resource == "pods" || c.resource == "persistentvolumeclaims" {
+	switch c.resource {
+	case "pods", "persistentvolumeclaims":
 		return true
+	case "directoryservices", "xdirectoryservices":
+		return false
 	}
 	return c.old != nil && c.new != nil && !cmp.Equal(c.old.Object["status"], c.new.Object["status"])
 }
@@ -79,7 +82,11 @@ func record(t *testing.T, cp *controlPlane) *recorder {
 	stop := make(chan struct{})
 	t.Cleanup(func() { close(stop) })
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(cp.dynamic, 0)
-	for _, gvr := range watched {
+	gvrs := append([]schema.GroupVersionResource{cp.xr()}, watched...)
+	if cp.claim {
+		gvrs = append(gvrs, directoryServices)
+	}
+	for _, gvr := range gvrs {
 		_, err := factory.ForResource(gvr).Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(obj any) { r.add(gvr.Resource, nil, obj) },
 			UpdateFunc: func(old, obj any) { r.add(gvr.Resource, old, obj) },
@@ -103,6 +110,9 @@ func (r *recorder) add(resource string, old, obj any) {
 		of = c.old
 	}
 	c.namespace, c.name = of.GetNamespace(), of.GetName()
+	if c.namespace == "" {
+		c.namespace = of.GetLabels()["crossplane.io/claim-namespace"] // a claim's XR
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.changes = append(r.changes, c)
@@ -137,6 +147,8 @@ func (r *recorder) allow(namespace, resource string, names ...string) {
 
 // allowService announces that a whole service is deleted: all of it but its volumes.
 func (r *recorder) allowService(namespace string) {
+	r.allow(namespace, "directoryservices")
+	r.allow(namespace, "xdirectoryservices")
 	for _, gvr := range watched {
 		if gvr.Resource != "persistentvolumeclaims" {
 			r.allow(namespace, gvr.Resource)
@@ -173,6 +185,18 @@ func (r *recorder) since(namespace string, then time.Time) []change {
 		}
 	}
 	return out
+}
+
+// last returns when something happened in a namespace for the last time.
+func (r *recorder) last(namespace string) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := len(r.changes) - 1; i >= 0; i-- {
+		if r.changes[i].namespace == namespace {
+			return r.changes[i].at
+		}
+	}
+	return time.Time{}
 }
 
 // list prints changes one a line.
