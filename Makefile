@@ -36,8 +36,14 @@ generate: ## Generate deepcopy functions, both XRDs, the input's CRD and docs/re
 	hack/generate.sh
 
 .PHONY: docker-build
-docker-build: ## Build the function's runtime image IMG.
-	$(CONTAINER_TOOL) build --build-arg VERSION=$(VERSION) -t $(IMG) .
+docker-build: ## Build the function's runtime image, IMG-runtime.
+	$(CONTAINER_TOOL) build --build-arg VERSION=$(VERSION) -t $(IMG)-runtime .
+
+.PHONY: docker-push
+docker-push: ## Make the Crossplane package IMG of IMG-runtime, and push it.
+	mkdir -p dist
+	$$($(TOOL) crossplane) xpkg build --package-root=package/function --embed-runtime-image=$(IMG)-runtime --package-file=dist/function.xpkg
+	$$($(TOOL) crossplane) xpkg push --package-files=dist/function.xpkg $(IMG)
 
 .PHONY: build-installer
 build-installer: ## Write dist/install.yaml: XRD, Composition, Function IMG and ClusterRole, for FLAVOUR.
@@ -46,8 +52,14 @@ build-installer: ## Write dist/install.yaml: XRD, Composition, Function IMG and 
 ##@ Use
 
 .PHONY: render
+# By the environment: a file name may hold anything but a newline.
+render: export XR := $(XR)
+render: export OBSERVED := $(OBSERVED)
+render: export REQUIRED := $(REQUIRED)
+render: export FLAVOUR := $(if $(filter-out default undefined file,$(origin FLAVOUR)),$(FLAVOUR),)
+render: export COMPOSITION := $(COMPOSITION)
 render: ## Print what Crossplane makes of XR=FILE [OBSERVED= REQUIRED= FLAVOUR=namespaced|claim COMPOSITION=], offline.
-	@XR='$(XR)' OBSERVED='$(OBSERVED)' REQUIRED='$(REQUIRED)' FLAVOUR='$(FLAVOUR)' COMPOSITION='$(COMPOSITION)' go run ./hack/render
+	@go run ./hack/render
 
 ##@ Check
 

@@ -1,8 +1,10 @@
 package fn
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/389ds/function-directoryservice/apis/v1alpha1"
 	"github.com/389ds/function-directoryservice/fn/compose"
 	"github.com/389ds/function-directoryservice/fn/naming"
 	"github.com/389ds/function-directoryservice/fn/observed"
@@ -16,31 +18,49 @@ import (
 func dmPassword(state *observed.State) (compose.DMPassword, status.Credential) {
 	ref := state.Identity.DMPassword(&state.Service.Spec)
 	answer := state.DMPassword
-	c := status.Credential{Ref: ref, Arrived: answer.Arrived, Exists: answer.Value != nil, Usable: hasKey(answer.Value, ref.Key)}
-	p := compose.DMPassword{Usable: c.Usable, Keep: state.GeneratedDMPassword}
-	if state.Service.Spec.DMPasswordSecretRef != nil {
-		return p, c
-	}
+	p := compose.DMPassword{Ref: ref, Usable: hasKey(answer.Value, ref.Key), Keep: state.GeneratedDMPassword}
+	c := status.Credential{Ref: ref, Brought: state.Service.Spec.DMPasswordSecretRef != nil, Arrived: answer.Arrived, Exists: answer.Value != nil}
 
-	if p.Keep == nil && ours(answer.Value, state.Identity) {
-		p.Keep = answer.Value
+	if ref.Name == state.Identity.GeneratedDMPassword() {
+		if p.Keep == nil && answer.Value != nil && state.Identity.Owns(answer.Value.GetLabels()) {
+			p.Keep = answer.Value
+		}
+		if p.Keep != nil {
+			c.Arrived, c.Exists = true, true
+			p.Usable = hasKey(p.Keep, ref.Key)
+		}
+		// A Secret of that name which somebody else made is used, not taken over.
+		foreign := p.Keep == nil && answer.Value != nil
+		c.Generated = !c.Brought && !foreign
+		p.Generate = c.Generated && c.Arrived && !p.Usable
 	}
-	if p.Keep != nil {
-		c.Arrived, c.Exists, c.Usable = true, true, hasKey(p.Keep, ref.Key)
-		p.Usable = c.Usable
+	c.Usable = p.Usable
+	c.Lost = p.Generate && state.StatefulSet != nil
+	if !p.Usable && !p.Generate {
+		// The pods go on with the Secret that they have.
+		if used, ok := passwordInUse(state.StatefulSet); ok {
+			p.Ref, p.Usable = used, true
+		}
 	}
-	// A Secret of that name which somebody else made is used, not taken over.
-	foreign := p.Keep == nil && answer.Value != nil
-	c.Generated = !foreign
-	p.Generate = c.Arrived && !foreign && !c.Usable
+	c.InUse = p.Ref
 	return p, c
+}
+
+// passwordInUse is the Secret that the pods refer to.
+func passwordInUse(sts *appsv1.StatefulSet) (v1alpha1.SecretKeyRef, bool) {
+	if sts == nil {
+		return v1alpha1.SecretKeyRef{}, false
+	}
+	for _, c := range sts.Spec.Template.Spec.Containers {
+		for _, e := range c.Env {
+			if c.Name == naming.Container && e.Name == compose.EnvDMPassword && e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
+				return v1alpha1.SecretKeyRef{Name: e.ValueFrom.SecretKeyRef.Name, Key: e.ValueFrom.SecretKeyRef.Key}, true
+			}
+		}
+	}
+	return v1alpha1.SecretKeyRef{}, false
 }
 
 func hasKey(s *corev1.Secret, key string) bool {
 	return s != nil && len(s.Data[key]) > 0
-}
-
-// ours says that the function made the Secret, for a service of this name.
-func ours(s *corev1.Secret, id naming.Identity) bool {
-	return s != nil && s.GetLabels()[naming.LabelManagedBy] == naming.ValueManagedBy && s.GetLabels()[naming.LabelInstance] == id.Name
 }

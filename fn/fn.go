@@ -15,6 +15,7 @@ import (
 
 	"github.com/389ds/function-directoryservice/fn/compose"
 	"github.com/389ds/function-directoryservice/fn/config"
+	"github.com/389ds/function-directoryservice/fn/naming"
 	"github.com/389ds/function-directoryservice/fn/observed"
 	"github.com/389ds/function-directoryservice/fn/respond"
 	"github.com/389ds/function-directoryservice/fn/status"
@@ -56,13 +57,12 @@ func (f *Function) Run(req *fnv1.RunFunctionRequest) *fnv1.RunFunctionResponse {
 	log := f.Log.WithValues("namespace", state.Identity.Namespace, "name", state.Identity.Name)
 	spec := &state.Service.Spec
 	applyDefaults(spec, state.Input.Defaults, state.StatefulSet != nil)
-	recorded := recordedSuffixes(state)
-	problems := problemsOf(state, recorded)
 	rollout := rolloutOf(state)
 
 	// Decide.
-	target, refusal := upgrade.ResolveTarget(spec.Image, spec.Version, catalogOf(state.Input))
-	decision := upgrade.Decide(ledgerOf(state), target, refusal, rollout)
+	decision := decide(state, rollout)
+	recorded := recordedSuffixes(state, decision.Ledger.Good != nil)
+	problems := problemsOf(state, recorded)
 	password, credential := dmPassword(state)
 	suffixes := configured(spec.Suffixes, recorded)
 	if len(problems) > 0 {
@@ -74,16 +74,20 @@ func (f *Function) Run(req *fnv1.RunFunctionRequest) *fnv1.RunFunctionResponse {
 
 	// Compose.
 	desired := compose.Hold(state.Composed)
-	if len(problems) == 0 {
-		desired, err = compose.Service(composeInputs(state, rollout, decision, password, suffixes, report.Available, f.Random))
+	switch {
+	case len(problems) == 0:
+		desired, err = compose.Service(composeInputs(state, rollout, decision, password, suffixes, report, f.Random))
 		if err != nil {
 			return held(req, err)
 		}
+	case state.SpecReadable && spec.Image != "" && !spec.DeletionProtection:
+		// A broken service, above all, must be possible to delete.
+		delete(desired, naming.KeyUsage)
 	}
 
 	// Respond.
 	rsp := respond.To(req)
-	respond.Requirements(rsp, state.Identity, spec)
+	respond.Requirements(rsp, state.Identity, spec, state.Composed)
 	if err := respond.Desired(rsp, req.GetObserved().GetResources(), desired); err != nil {
 		return held(req, err)
 	}
@@ -92,6 +96,18 @@ func (f *Function) Run(req *fnv1.RunFunctionRequest) *fnv1.RunFunctionResponse {
 	}
 	log.Debug("Composed", "phase", report.Status.Phase, "resources", len(desired), "problems", len(problems))
 	return rsp
+}
+
+// decide which image runs. A spec that could not be read asks for nothing.
+func decide(state *observed.State, rollout upgrade.Rollout) upgrade.Decision {
+	if !state.SpecReadable {
+		d := upgrade.Keep(ledgerOf(state), rollout)
+		st := state.Service.Status
+		d.Target = upgrade.Release{Version: st.TargetVersion, Image: st.TargetImage}
+		return d
+	}
+	target, refusal := upgrade.ResolveTarget(state.Service.Spec.Image, state.Service.Spec.Version, catalogOf(state.Input))
+	return upgrade.Decide(ledgerOf(state), target, refusal, rollout)
 }
 
 // problemsOf a request are what makes the spec, or the request, unfit to be acted upon.
@@ -106,6 +122,9 @@ func problemsOf(state *observed.State, recorded []config.Suffix) []string {
 	errs := validate.PodSettings(field.NewPath("input", "defaults"), &state.Input.Defaults.PodSettings)
 	if len(errs) == 0 {
 		errs = validate.Service(state.Identity.Name, &state.Service.Spec, recorded)
+	}
+	if s := state.ClientService; s != nil {
+		errs = append(errs, validate.LoadBalancerClass(&state.Service.Spec.Service, &s.Spec)...)
 	}
 	for _, err := range errs {
 		out = append(out, err.Error())

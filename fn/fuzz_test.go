@@ -148,7 +148,8 @@ func valid(rsp *fnv1.RunFunctionResponse) bool {
 }
 
 // nothingLost: an observed object that is not returned is deleted. Only what a
-// valid spec turns off may be (R18, R19, R20).
+// valid spec turns off may be (R18, R19, R20); deletion protection also where
+// something else in the spec is wrong, or a broken service could not be deleted.
 func nothingLost(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse) error {
 	spec := req.GetObserved().GetComposite().GetResource().GetFields()["spec"].GetStructValue().GetFields()
 	off := map[string]bool{
@@ -157,7 +158,7 @@ func nothingLost(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse) er
 		naming.KeyUsage:               !spec["deletionProtection"].GetBoolValue(),
 	}
 	for name := range req.GetObserved().GetResources() {
-		mayGo := off[name] && valid(rsp)
+		mayGo := off[name] && (valid(rsp) || name == naming.KeyUsage && !fatal(rsp) && spec["image"].GetStringValue() != "")
 		if _, kept := rsp.GetDesired().GetResources()[name]; !kept && !mayGo {
 			return fmt.Errorf("the observed resource %q is deleted", name)
 		}
@@ -300,7 +301,7 @@ func everything(_, spec object) {
 		"startup":                   object{"timeoutSeconds": 120.0},
 		"resources":                 object{"requests": object{"cpu": "250m", "memory": "1Gi"}, "limits": object{"memory": "2Gi"}},
 		"nodeSelector":              object{"disk": "ssd"},
-		"tolerations":               []any{object{"key": "directory", "operator": "Exists", "tolerationSeconds": 30.0}},
+		"tolerations":               []any{object{"key": "directory", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30.0}},
 		"affinity":                  object{"nodeAffinity": object{"preferredDuringSchedulingIgnoredDuringExecution": []any{object{"weight": 1.0, "preference": object{"matchExpressions": []any{object{"key": "a", "operator": "In", "values": []any{"b"}}}}}}}},
 		"topologySpreadConstraints": []any{object{"maxSkew": 1.0, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}},
 		"priorityClassName":         "high",
@@ -380,7 +381,7 @@ func live(c call, rsp *fnv1.RunFunctionResponse) call {
 // settled are the calls of one service from the first to where nothing changes.
 func settled(c call) []call {
 	calls := []call{c}
-	c.required = object{naming.RequirePods: []any{}, naming.RequireClaims: []any{}, naming.KeyDMPassword: []any{}}
+	c.required = object{naming.RequirePods: []any{}, naming.RequireClaims: []any{}, naming.KeyDMPassword: []any{}, naming.KeyStatefulSet: []any{}, naming.KeyConfig: []any{}}
 	for range 3 {
 		calls = append(calls, c)
 		c = live(c, run(c.request()))
@@ -625,7 +626,7 @@ func TestLargeSpec(t *testing.T) {
 	if n := len(encode(t, xr)); n < 1<<20 {
 		t.Fatalf("the XR has %d bytes, want a mebibyte", n)
 	}
-	c := call{xr: xr, required: object{naming.RequirePods: []any{}, naming.RequireClaims: []any{}, naming.KeyDMPassword: []any{}}}
+	c := call{xr: xr, required: object{naming.RequirePods: []any{}, naming.RequireClaims: []any{}, naming.KeyDMPassword: []any{}, naming.KeyStatefulSet: []any{}, naming.KeyConfig: []any{}}}
 	first, err := check(c.request())
 	if err != nil {
 		t.Fatal(err)
@@ -764,7 +765,7 @@ func TestRunFunction(t *testing.T) {
 	c := call{
 		xr:       seedXR(nil),
 		observed: object{"usage": object{"kind": "Usage", "spec": object{"a": "b"}}, "x": object{"kind": "Y"}},
-		required: object{naming.RequirePods: []any{}, naming.RequireClaims: []any{}, naming.KeyDMPassword: []any{}},
+		required: object{naming.RequirePods: []any{}, naming.RequireClaims: []any{}, naming.KeyDMPassword: []any{}, naming.KeyStatefulSet: []any{}, naming.KeyConfig: []any{}},
 	}
 	cases := map[string]struct {
 		reason string

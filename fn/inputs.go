@@ -62,7 +62,7 @@ func firstServerOnly(state *observed.State, r upgrade.Rollout, problems []string
 	return max(r.Wanted, r.Pods) > 1 || len(problems) == 0 && *state.Service.Spec.Replicas > 1
 }
 
-func composeInputs(state *observed.State, rollout upgrade.Rollout, decision upgrade.Decision, password compose.DMPassword, suffixes []config.Suffix, available bool, random io.Reader) compose.Inputs {
+func composeInputs(state *observed.State, rollout upgrade.Rollout, decision upgrade.Decision, password compose.DMPassword, suffixes []config.Suffix, report status.Report, random io.Reader) compose.Inputs {
 	return compose.Inputs{
 		Identity:        state.Identity,
 		Owner:           state.Service.GetUID(),
@@ -71,9 +71,10 @@ func composeInputs(state *observed.State, rollout upgrade.Rollout, decision upgr
 		Config:          config.Config{Suffixes: suffixes},
 		DMPassword:      password,
 		FirstServerOnly: firstServerOnly(state, rollout, nil),
-		Available:       available,
+		Available:       report.Available,
 		Observed:        state.Composed,
 		StatefulSet:     state.StatefulSet,
+		WaitToCreate:    !state.LookedUp || report.StorageRefused,
 		Random:          random,
 	}
 }
@@ -100,6 +101,14 @@ func reportInputs(state *observed.State, rollout upgrade.Rollout, problems []str
 	}
 	if state.ClientService != nil {
 		in.LoadBalancer = state.ClientService.Status.LoadBalancer
+		for _, p := range state.ClientService.Spec.Ports {
+			switch p.Name {
+			case "ldap":
+				in.ObservedPorts.LDAP = p.Port
+			case "ldaps":
+				in.ObservedPorts.LDAPS = p.Port
+			}
+		}
 	}
 	return in
 }

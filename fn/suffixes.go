@@ -10,17 +10,26 @@ import (
 	"github.com/389ds/function-directoryservice/fn/observed"
 )
 
-// recordedSuffixes are those the servers were given before: from the ConfigMap,
-// and, where that is gone or unreadable, from the status.
-func recordedSuffixes(state *observed.State) []config.Suffix {
+// recordedSuffixes are those the servers were given before, by the ConfigMap or the
+// status: either may be lost, or changed by hand. Servers that never ran hold none.
+func recordedSuffixes(state *observed.State, everRan bool) []config.Suffix {
+	if !everRan {
+		return nil
+	}
+	var out []config.Suffix
+	seen := map[string]bool{}
 	if state.Config != nil {
 		if c, err := config.Parse(state.Config.Data[config.Key]); err == nil {
-			return c.Suffixes
+			for _, s := range c.Suffixes {
+				seen[strings.ToLower(s.Name)] = true
+				out = append(out, s)
+			}
 		}
 	}
-	out := make([]config.Suffix, 0, len(state.Service.Status.Suffixes))
 	for _, s := range state.Service.Status.Suffixes {
-		out = append(out, config.Suffix{Name: s.Name, DN: s.DN, Orphaned: s.State == v1alpha1.SuffixOrphaned})
+		if !seen[strings.ToLower(s.Name)] {
+			out = append(out, config.Suffix{Name: s.Name, DN: s.DN, Orphaned: s.State == v1alpha1.SuffixOrphaned})
+		}
 	}
 	return out
 }

@@ -19,6 +19,7 @@ import (
 // +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=`.spec.replicas`
 // +kubebuilder:printcolumn:name="Ready(pods)",type=integer,JSONPath=`.status.readyReplicas`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:validation:XValidation:rule="self.kind != 'DirectoryService' || !self.metadata.name.endsWith('-internal')",message="metadata.name must not end in -internal: another service's headless Service may have that name"
 // +kubebuilder:validation:XValidation:rule="self.kind != 'DirectoryService' || (self.metadata.name.size() <= 52 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$'))",message="metadata.name must be a DNS label that begins with a letter and has at most 52 characters: pods, Services and volumes are named after it"
 type DirectoryService struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -121,7 +122,7 @@ type Suffix struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-zA-Z][a-zA-Z0-9_-]*$`
-	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['config', 'monitor'])",message="'config' and 'monitor' are entries of the server's own below cn=ldbm database: choose another name"
+	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['config', 'monitor', 'changelog', 'bdb', 'mdb', 'database'])",message="config, monitor, changelog, bdb, mdb and database are the server's own names: choose another"
 	Name string `json:"name"`
 
 	// DN of the suffix, for example `dc=example,dc=com`; unique after
@@ -152,8 +153,8 @@ type Storage struct {
 	// StorageClassName of the volumes; by default the platform's, else the
 	// cluster's default class. It cannot change once the volumes exist.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	StorageClassName *string `json:"storageClassName,omitempty"`
 }
 
@@ -181,7 +182,7 @@ type SecretKeyRef struct {
 	// Name of the Secret.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	Name string `json:"name"`
 
 	// Key in the Secret.
@@ -292,6 +293,7 @@ type PodSettings struct {
 	// PriorityClassName of the pods.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 
 	// ImagePullSecrets of the pods: Secrets in the service's namespace.
@@ -335,7 +337,7 @@ type PodSettings struct {
 // A LocalSecretRef names a Secret in the service's namespace.
 type LocalSecretRef struct {
 	// Name of the Secret.
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	Name string `json:"name"`
 }

@@ -53,6 +53,9 @@ type Inputs struct {
 	Observed map[string]struct{}
 	// StatefulSet that exists; nil where there is none.
 	StatefulSet *appsv1.StatefulSet
+	// WaitToCreate says that no StatefulSet may be created yet: it is not known that
+	// there is none, or what could not be changed later, its volumes, is wrong.
+	WaitToCreate bool
 
 	// Random is the source of generated passwords.
 	Random io.Reader
@@ -60,7 +63,9 @@ type Inputs struct {
 
 // DMPassword is what exists of the Directory Manager's password.
 type DMPassword struct {
-	// Usable says that the Secret has the key with a password in it.
+	// Ref is the Secret and key that the pods refer to.
+	Ref v1alpha1.SecretKeyRef
+	// Usable says that Ref has a password in it, or is what running pods refer to.
 	Usable bool
 	// Generate says that there is none yet and that one may be made.
 	Generate bool

@@ -40,6 +40,7 @@ func inputs(change func(in *Inputs)) Inputs {
 		change(&in)
 	}
 	in.Spec.Default()
+	in.DMPassword.Ref = in.Identity.DMPassword(in.Spec)
 	return in
 }
 

@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,9 @@ const (
 	// built in (389-ds-base, src/lib389/cli/dscontainer).
 	ldapPort  = 3389
 	ldapsPort = 3636
+	// EnvDMPassword has dscontainer set the Directory Manager's password at each
+	// start of the server.
+	EnvDMPassword = "DS_DM_PASSWORD"
 	// agentPort serves health and metrics.
 	agentPort = 8389
 
@@ -65,13 +69,13 @@ func podTemplate(in Inputs, run upgrade.Release) corev1.PodTemplateSpec {
 // serverContainer runs the image's own entrypoint, `dscontainer -r`.
 func serverContainer(in Inputs, run upgrade.Release) corev1.Container {
 	s := in.Spec
-	password := in.Identity.DMPassword(s)
+	password := in.DMPassword.Ref
 	c := corev1.Container{
 		Name:            naming.Container,
 		Image:           run.Image,
 		ImagePullPolicy: s.ImagePullPolicy,
 		Env: []corev1.EnvVar{
-			{Name: "DS_DM_PASSWORD", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			{Name: EnvDMPassword, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 				LocalObjectReference: corev1.LocalObjectReference{Name: password.Name},
 				Key:                  password.Key,
 			}}},
@@ -112,7 +116,7 @@ func ldapProbe(p corev1.Probe) *corev1.Probe {
 }
 
 func volumes(in Inputs) []corev1.Volume {
-	password := in.Identity.DMPassword(in.Spec)
+	password := in.DMPassword.Ref
 	return []corev1.Volume{
 		{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		{Name: "shm", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
@@ -151,9 +155,15 @@ func securityContext(user *corev1.SecurityContext) *corev1.SecurityContext {
 	if user != nil {
 		c = user.DeepCopy()
 	}
-	setDefault(&c.AllowPrivilegeEscalation, false)
+	setDefault(&c.Capabilities, corev1.Capabilities{})
+	if c.Capabilities.Drop == nil {
+		c.Capabilities.Drop = []corev1.Capability{"ALL"}
+	}
+	// Kubernetes refuses to forbid escalation to a container that has it already.
+	if !ptr.Deref(c.Privileged, false) && !slices.Contains(c.Capabilities.Add, "SYS_ADMIN") {
+		setDefault(&c.AllowPrivilegeEscalation, false)
+	}
 	setDefault(&c.ReadOnlyRootFilesystem, true)
-	setDefault(&c.Capabilities, corev1.Capabilities{Drop: []corev1.Capability{"ALL"}})
 	return c
 }
 

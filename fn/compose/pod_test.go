@@ -155,8 +155,16 @@ func TestPodSettings(t *testing.T) {
 			get: func(p corev1.PodTemplateSpec) any { return p.Spec.Containers[0].SecurityContext },
 			want: &corev1.SecurityContext{
 				AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(false),
-				Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_BIND_SERVICE"}},
+				Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_BIND_SERVICE"}, Drop: []corev1.Capability{"ALL"}},
 			},
+		},
+		"Privileged": {
+			reason:   "Kubernetes refuses to forbid escalation to a privileged container.",
+			settings: v1alpha1.PodSettings{SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}},
+			get: func(p corev1.PodTemplateSpec) any {
+				return p.Spec.Containers[0].SecurityContext.AllowPrivilegeEscalation
+			},
+			want: (*bool)(nil),
 		},
 	}
 	for name, tc := range cases {

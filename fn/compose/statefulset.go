@@ -13,6 +13,9 @@ import (
 // may be created yet: without a release that may run, or without the password
 // that its pods refer to.
 func statefulSet(in Inputs) (*appsv1.StatefulSet, error) {
+	if in.StatefulSet == nil && in.WaitToCreate {
+		return nil, nil //nolint:nilnil // "none" is an answer here, not an error.
+	}
 	if in.Decision.Run == nil || !in.DMPassword.Usable && !in.DMPassword.Generate {
 		return nil, nil //nolint:nilnil // "none" is an answer here, not an error.
 	}

@@ -6,6 +6,7 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // Key of the document in the ConfigMap.
@@ -44,9 +45,13 @@ func (c Config) String() (string, error) {
 	if c.Suffixes == nil {
 		c.Suffixes = []Suffix{}
 	}
-	b, err := json.MarshalIndent(c, "", "  ")
-	if err != nil {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetIndent("", "  ")
+	// DNs with & would triple in size.
+	e.SetEscapeHTML(false)
+	if err := e.Encode(c); err != nil {
 		return "", fmt.Errorf("cannot write %s: %w", Key, err)
 	}
-	return string(b) + "\n", nil
+	return b.String(), nil
 }

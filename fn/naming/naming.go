@@ -24,8 +24,8 @@ const (
 	KeyUsage               = "usage"
 )
 
-// Names of the required resources. A Secret's requirement has the name of its
-// composition resource.
+// Names of the required resources. The requirement of a Secret, and of a composed
+// object that the XR does not reference, has the name of the composition resource.
 const (
 	RequirePods   = "pods"
 	RequireClaims = "pvcs"
@@ -114,6 +114,12 @@ func (i Identity) SelectorLabels() map[string]string {
 		LabelInstance:  i.Name,
 		LabelComponent: ValueComponent,
 	}
+}
+
+// Owns says whether an object with these labels was made by the function for the
+// service of this name.
+func (i Identity) Owns(labels map[string]string) bool {
+	return labels[LabelManagedBy] == ValueManagedBy && labels[LabelInstance] == i.Name
 }
 
 // Labels of a composed object. A version that is unknown, or no label's value, has

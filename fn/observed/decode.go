@@ -1,7 +1,9 @@
 package observed
 
 import (
+	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -40,6 +42,18 @@ func decodeField(st *structpb.Struct, field string, into any) error {
 		return fmt.Errorf("%s is not an object", field)
 	}
 	return decodeStruct(o.StructValue, reflect.ValueOf(into).Elem())
+}
+
+// noUnknownFields is for a document that no schema guards: whoever misspelt a field
+// would wait in vain for its effect.
+func noUnknownFields(st *structpb.Struct, into any) error {
+	b, err := st.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	return d.Decode(into)
 }
 
 func pick(st *structpb.Struct, fields []string) *structpb.Struct {

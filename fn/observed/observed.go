@@ -39,6 +39,9 @@ type State struct {
 	// Input of the function; empty where the Composition gives none.
 	Input v1beta1.Input
 
+	// SpecReadable says that the spec could be decoded at all.
+	SpecReadable bool
+
 	// Problems are parts of the request that could not be read. Where there are
 	// any, nothing that exists may change.
 	Problems []error
@@ -46,11 +49,16 @@ type State struct {
 	// Composed are the names, in the composition, of the objects that exist.
 	Composed map[string]struct{}
 
-	// StatefulSet, ClientService and Config are composed objects; nil where
-	// there is none.
+	// StatefulSet, ClientService and Config exist; nil where there is none. A
+	// StatefulSet and a Config of ours that the XR does not reference, because it
+	// was recreated or restored, count as well.
 	StatefulSet   *appsv1.StatefulSet
 	ClientService *corev1.Service
 	Config        *corev1.ConfigMap
+
+	// LookedUp is false until it is known whether a StatefulSet and a Config that
+	// the XR does not reference exist. Before, none may be created.
+	LookedUp bool
 
 	// GeneratedDMPassword is the composed Secret; nil where there is none.
 	GeneratedDMPassword *corev1.Secret
@@ -121,6 +129,8 @@ func (s *State) readService(xr *structpb.Struct) {
 	if err := decodeField(xr, "spec", &s.Service.Spec); err != nil {
 		s.Problems = append(s.Problems, fmt.Errorf("spec: cannot be read: %w", err))
 		s.Service.Spec = v1alpha1.DirectoryServiceSpec{}
+	} else {
+		s.SpecReadable = true
 	}
 	s.Service.Spec.Default()
 	if err := decodeField(xr, "status", &s.Service.Status); err != nil {
@@ -133,7 +143,11 @@ func (s *State) readInput(in *structpb.Struct) {
 	if in == nil {
 		return
 	}
-	if err := decode(in, &s.Input, "imageCatalog", "defaults"); err != nil {
+	err := decode(in, &s.Input, "imageCatalog", "defaults")
+	if err == nil {
+		err = noUnknownFields(in, &v1beta1.Input{})
+	}
+	if err != nil {
 		s.Problems = append(s.Problems, fmt.Errorf("the function's input in the Composition cannot be read: %w", err))
 		s.Input = v1beta1.Input{}
 	}
@@ -141,7 +155,7 @@ func (s *State) readInput(in *structpb.Struct) {
 
 func (s *State) readComposed(resources map[string]*fnv1.Resource) {
 	s.StatefulSet = composed[appsv1.StatefulSet](s, resources, naming.KeyStatefulSet, "apps/v1", "StatefulSet", "spec", "status")
-	s.ClientService = composed[corev1.Service](s, resources, naming.KeyService, "v1", "Service", "status")
+	s.ClientService = composed[corev1.Service](s, resources, naming.KeyService, "v1", "Service", "spec", "status")
 	s.Config = composed[corev1.ConfigMap](s, resources, naming.KeyConfig, "v1", "ConfigMap", "data")
 	s.GeneratedDMPassword = composed[corev1.Secret](s, resources, naming.KeyDMPassword, "v1", "Secret", "data", "type", "immutable")
 }
@@ -171,17 +185,32 @@ func (s *State) readRequired(required map[string]*fnv1.Resources) {
 	secret := s.Identity.DMPassword(&s.Service.Spec).Name
 	// The answer to an earlier call may still be for the Secret that the spec
 	// named then: only the name tells.
-	s.DMPassword = answerNamed(s, required, naming.KeyDMPassword, secret)
+	s.DMPassword = answerNamed(s, required, naming.KeyDMPassword, secret, (*corev1.Secret).GetName, "data", "type", "immutable")
+	s.LookedUp = true
+	if _, ok := s.Composed[naming.KeyStatefulSet]; !ok {
+		a := answerNamed(s, required, naming.KeyStatefulSet, s.Identity.StatefulSet(), (*appsv1.StatefulSet).GetName, "spec", "status")
+		s.LookedUp = s.LookedUp && a.Arrived
+		if a.Value != nil && s.Identity.Owns(a.Value.GetLabels()) {
+			s.StatefulSet = a.Value
+		}
+	}
+	if _, ok := s.Composed[naming.KeyConfig]; !ok {
+		a := answerNamed(s, required, naming.KeyConfig, s.Identity.Config(), (*corev1.ConfigMap).GetName, "data")
+		s.LookedUp = s.LookedUp && a.Arrived
+		if a.Value != nil && s.Identity.Owns(a.Value.GetLabels()) {
+			s.Config = a.Value
+		}
+	}
 	s.Pods = answer[corev1.Pod](s, required, naming.RequirePods, "status")
 	s.Claims = answer[corev1.PersistentVolumeClaim](s, required, naming.RequireClaims, "spec", "status")
 }
 
-func answerNamed(s *State, required map[string]*fnv1.Resources, key, name string) Answer[*corev1.Secret] {
-	list := answer[corev1.Secret](s, required, key, "data", "type", "immutable")
-	a := Answer[*corev1.Secret]{Arrived: list.Arrived}
+func answerNamed[T any](s *State, required map[string]*fnv1.Resources, key, name string, nameOf func(*T) string, fields ...string) Answer[*T] {
+	list := answer[T](s, required, key, fields...)
+	a := Answer[*T]{Arrived: list.Arrived}
 	for i := range list.Value {
-		if list.Value[i].GetName() != name {
-			return Answer[*corev1.Secret]{}
+		if nameOf(&list.Value[i]) != name {
+			return Answer[*T]{}
 		}
 		a.Value = &list.Value[i]
 	}

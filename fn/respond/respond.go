@@ -48,7 +48,14 @@ func To(req *fnv1.RunFunctionRequest) *fnv1.RunFunctionResponse {
 // Requirements asks Crossplane for what the function reads beside the composed
 // objects. They must be the same in every call: Crossplane calls again until they
 // are.
-func Requirements(rsp *fnv1.RunFunctionResponse, id naming.Identity, spec *v1alpha1.DirectoryServiceSpec) {
+//
+// A StatefulSet and a ConfigMap that exist but are not among the observed objects
+// are asked for by name: an XR that was recreated or restored has lost its
+// references, and must not take them for absent.
+func Requirements(rsp *fnv1.RunFunctionResponse, id naming.Identity, spec *v1alpha1.DirectoryServiceSpec, composed map[string]struct{}) {
+	if id.Namespace == "" {
+		return
+	}
 	byLabels := func(kind string) *fnv1.ResourceSelector {
 		return &fnv1.ResourceSelector{
 			ApiVersion: "v1",
@@ -57,16 +64,26 @@ func Requirements(rsp *fnv1.RunFunctionResponse, id naming.Identity, spec *v1alp
 			Match:      &fnv1.ResourceSelector_MatchLabels{MatchLabels: &fnv1.MatchLabels{Labels: id.SelectorLabels()}},
 		}
 	}
-	rsp.Requirements = &fnv1.Requirements{Resources: map[string]*fnv1.ResourceSelector{
+	byName := func(apiVersion, kind, name string) *fnv1.ResourceSelector {
+		return &fnv1.ResourceSelector{
+			ApiVersion: apiVersion,
+			Kind:       kind,
+			Namespace:  ptr.To(id.Namespace),
+			Match:      &fnv1.ResourceSelector_MatchName{MatchName: name},
+		}
+	}
+	required := map[string]*fnv1.ResourceSelector{
 		naming.RequirePods:   byLabels("Pod"),
 		naming.RequireClaims: byLabels("PersistentVolumeClaim"),
-		naming.KeyDMPassword: {
-			ApiVersion: "v1",
-			Kind:       "Secret",
-			Namespace:  ptr.To(id.Namespace),
-			Match:      &fnv1.ResourceSelector_MatchName{MatchName: id.DMPassword(spec).Name},
-		},
-	}}
+		naming.KeyDMPassword: byName("v1", "Secret", id.DMPassword(spec).Name),
+	}
+	if _, ok := composed[naming.KeyStatefulSet]; !ok {
+		required[naming.KeyStatefulSet] = byName("apps/v1", "StatefulSet", id.StatefulSet())
+	}
+	if _, ok := composed[naming.KeyConfig]; !ok {
+		required[naming.KeyConfig] = byName("v1", "ConfigMap", id.Config())
+	}
+	rsp.Requirements = &fnv1.Requirements{Resources: required}
 }
 
 // Desired adds the objects to compose. What earlier steps of the pipeline desire

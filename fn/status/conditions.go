@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -56,7 +57,7 @@ func specValid(in Inputs) Condition {
 		Type:    TypeSpecValid,
 		Status:  metav1.ConditionFalse,
 		Reason:  "Invalid",
-		Message: "Nothing is changed until this is mended: " + strings.Join(in.Problems, "; "),
+		Message: "Nothing is changed until this is mended: " + firstOf(in.Problems, "; "),
 		Bad:     true,
 		Blocks:  true,
 	}
@@ -68,6 +69,12 @@ func credentialsReady(in Inputs) Condition {
 	switch {
 	case c.Usable:
 		return Condition{Type: TypeCredentialsReady, Status: metav1.ConditionTrue, Reason: "Ready", Message: fmt.Sprintf("The Directory Manager's password is in the Secret %q, key %q", c.Ref.Name, c.Ref.Key)}
+	case c.Lost:
+		cond.Reason, cond.Blocks = "PasswordLost", false
+		cond.Message = fmt.Sprintf("The Secret %q with the generated password is gone, and a new password is generated. The servers have the old one until they restart: kubectl -n %s rollout restart statefulset %s",
+			c.Ref.Name, in.Identity.Namespace, in.Identity.StatefulSet())
+	case c.Generated && len(in.Problems) > 0:
+		return Condition{Type: TypeCredentialsReady, Status: metav1.ConditionUnknown, Reason: "Waiting", Message: "The password is generated once the spec is valid: see the condition SpecValid"}
 	case !c.Arrived:
 		return Condition{Type: TypeCredentialsReady, Status: metav1.ConditionUnknown, Reason: "NotLookedUp", Message: fmt.Sprintf("The Secret %q was not looked up yet", c.Ref.Name)}
 	case c.Generated:
@@ -76,6 +83,10 @@ func credentialsReady(in Inputs) Condition {
 		cond.Reason = "SecretMissing"
 		cond.Message = fmt.Sprintf("spec.dmPasswordSecretRef.name: there is no Secret %q in the namespace %s. Create it: kubectl -n %s create secret generic %s --from-file=%s=FILE",
 			c.Ref.Name, in.Identity.Namespace, in.Identity.Namespace, c.Ref.Name, c.Ref.Key)
+	case !c.Brought:
+		cond.Reason = "KeyMissing"
+		cond.Message = fmt.Sprintf("The Secret %q in the namespace %s was not made by the function, and has nothing under the key %q. Add it, or delete that Secret to have a password generated: kubectl -n %s edit secret %s",
+			c.Ref.Name, in.Identity.Namespace, c.Ref.Key, in.Identity.Namespace, c.Ref.Name)
 	default:
 		cond.Reason = "KeyMissing"
 		cond.Message = fmt.Sprintf("spec.dmPasswordSecretRef.key: the Secret %q in the namespace %s has nothing under the key %q. Add it: kubectl -n %s edit secret %s",
@@ -89,14 +100,14 @@ func upgradeBlocked(in Inputs) Condition {
 	b := in.Decision.Blocked
 	if b == nil {
 		c := Condition{Type: TypeUpgradeBlocked, Status: metav1.ConditionFalse, Reason: upgrade.ReasonNotBlocked}
-		if in.Decision.Target.Version == "" {
+		if in.Decision.Target.Image != "" && in.Decision.Target.Version == "" {
 			c.Reason = upgrade.ReasonUnversioned
 			c.Message = "Neither spec.version nor the tag of spec.image tells the version: set spec.version, or changes of the image cannot be gated"
 		}
 		return c
 	}
 	cond := Condition{Type: TypeUpgradeBlocked, Status: metav1.ConditionTrue, Reason: b.Reason, Message: b.Message, Bad: true, Blocks: true}
-	good := in.Decision.Ledger.Good
+	good := in.Decision.Run
 	if good == nil {
 		cond.Message += ": " + in.edit()
 	} else {
@@ -112,7 +123,7 @@ func upgradeBlocked(in Inputs) Condition {
 }
 
 func suffixesReady(in Inputs) Condition {
-	c := Condition{Type: TypeSuffixesReady, Status: metav1.ConditionTrue, Reason: "NoSuffixes", Message: "The spec lists no suffix"}
+	var commands []string
 	for _, s := range in.Config.Suffixes {
 		if s.Orphaned {
 			continue
@@ -121,12 +132,29 @@ func suffixesReady(in Inputs) Condition {
 		if s.CreateEntry {
 			create = " --create-suffix"
 		}
-		c.Status, c.Reason = metav1.ConditionUnknown, "NotManaged"
-		c.Message = fmt.Sprintf("This version of the function does not create suffixes in the servers. Create each that is missing: kubectl -n %s exec %s -- dsconf localhost backend create --suffix %s --be-name %s%s",
-			in.Identity.Namespace, in.Identity.Pod(0), shellQuote(s.DN), s.Name, create)
-		break
+		commands = append(commands, fmt.Sprintf("kubectl -n %s exec %s -- dsconf localhost backend create --suffix %s --be-name %s%s",
+			in.Identity.Namespace, in.Identity.Pod(0), shellQuote(s.DN), s.Name, create))
 	}
-	return c
+	if len(commands) == 0 {
+		return Condition{Type: TypeSuffixesReady, Status: metav1.ConditionTrue, Reason: "NoSuffixes", Message: "The spec lists no suffix"}
+	}
+	return Condition{
+		Type:    TypeSuffixesReady,
+		Status:  metav1.ConditionUnknown,
+		Reason:  "NotManaged",
+		Message: "This version of the function does not create suffixes in the servers. Create each that is missing: " + firstOf(commands, "; "),
+	}
+}
+
+// mostListed bounds a message: an event may have 1 kB, a condition 32 kB.
+const mostListed = 10
+
+// firstOf a list, joined; of a long one it says how many more there are.
+func firstOf(list []string, separator string) string {
+	if len(list) <= mostListed {
+		return strings.Join(list, separator)
+	}
+	return strings.Join(list[:mostListed], separator) + fmt.Sprintf("%sand %d more", separator, len(list)-mostListed)
 }
 
 func suffixOrphaned(in Inputs) Condition {
@@ -143,7 +171,7 @@ func suffixOrphaned(in Inputs) Condition {
 		Type:    TypeSuffixOrphaned,
 		Status:  metav1.ConditionTrue,
 		Reason:  "TakenOffTheSpec",
-		Message: "Suffixes that spec.suffixes no longer lists, with data that were kept: " + strings.Join(names, ", ") + ". To have them managed again put them back: " + in.edit(),
+		Message: "Suffixes that spec.suffixes no longer lists, with data that were kept: " + firstOf(names, ", ") + ". To have them managed again put them back: " + in.edit(),
 		Bad:     true,
 	}
 }
@@ -175,6 +203,8 @@ func availableCondition(in Inputs, available bool) Condition {
 		c.Message = "No server was started: see the condition SpecValid"
 	case !in.Rollout.Exists && !in.Credential.Usable && !in.Credential.Generated:
 		c.Message = "No server was started yet: see the condition CredentialsReady"
+	case in.PodsArrived && in.Rollout.Exists && int(in.Rollout.Wanted) > len(in.Pods):
+		c.Message = strings.TrimPrefix(problems+". ", ". ") + fmt.Sprintf("Servers are missing. See why their pods are not created: kubectl -n %s describe statefulset %s", in.Identity.Namespace, in.Identity.StatefulSet())
 	case problems == "":
 		c.Message = "No server is Ready yet"
 	}
@@ -204,10 +234,11 @@ type Event struct {
 }
 
 // eventReasons of a condition that turned bad, and of one that was mended.
+// "" is the condition's own reason.
 var eventReasons = map[string]struct{ bad, good string }{
 	TypeSpecValid:          {"SpecInvalid", "SpecValid"},
 	TypeCredentialsReady:   {"CredentialsMissing", "CredentialsReady"},
-	TypeStorageReady:       {"StorageChangeRefused", "StorageReady"},
+	TypeStorageReady:       {"", "StorageReady"},
 	TypeUpgradeBlocked:     {"UpgradeBlocked", "UpgradeUnblocked"},
 	TypeSuffixOrphaned:     {"SuffixOrphaned", "SuffixReturned"},
 	TypeReplicationHealthy: {"NotReplicated", "SingleServer"},
@@ -230,7 +261,7 @@ func events(previous []metav1.Condition, now []Condition) []Event {
 		old, seen := before[c.Type]
 		switch {
 		case c.Bad && (!seen || old.Status != c.Status || old.Reason != c.Reason || old.Message != c.Message):
-			out = append(out, Event{Warning: true, Reason: reasons.bad, Message: c.Message})
+			out = append(out, Event{Warning: true, Reason: cmp.Or(reasons.bad, c.Reason), Message: c.Message})
 		case !c.Bad && seen && c.Status != metav1.ConditionUnknown && wasBad(c, old):
 			message := c.Message
 			if message == "" {

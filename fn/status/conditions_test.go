@@ -101,7 +101,7 @@ func TestConditions(t *testing.T) {
 		},
 		"BlockedUnversioned": {
 			reason:  "R25: going back to an unknown version takes the version off the spec.",
-			changes: []func(in *Inputs){blocked, func(in *Inputs) { in.Decision.Ledger.Good = &upgrade.Release{Image: "dirsrv:stable"} }},
+			changes: []func(in *Inputs){blocked, func(in *Inputs) { in.Decision.Run = &upgrade.Release{Image: "dirsrv:stable"} }},
 			kind:    TypeUpgradeBlocked,
 			want: want{status: yes, reason: "ImageVersionMismatch", bad: true, blocks: true, words: []string{
 				`-p '{"spec":{"image":"dirsrv:stable","version":null}}'`,
@@ -308,7 +308,7 @@ func TestEvents(t *testing.T) {
 			want: []string{"Warning UpgradeBlocked"},
 		},
 		"Unblocked":       {reason: "R28: the spec was reverted.", before: []func(in *Inputs){blocked}, want: []string{"Normal UpgradeUnblocked"}},
-		"ShrinkRefused":   {reason: "R7: a smaller size.", now: []func(in *Inputs){shrunk}, want: []string{"Warning StorageChangeRefused"}},
+		"ShrinkRefused":   {reason: "R7: a smaller size.", now: []func(in *Inputs){shrunk}, want: []string{"Warning ShrinkRefused"}},
 		"ShrinkTakenBack": {reason: "R7: the size was put back.", before: []func(in *Inputs){shrunk}, want: []string{"Normal StorageReady"}},
 		"Orphaned":        {reason: "R6: a suffix was taken off.", now: []func(in *Inputs){orphaned}, want: []string{"Warning SuffixOrphaned"}},
 		"Returned":        {reason: "R6: the suffix was put back.", before: []func(in *Inputs){orphaned}, want: []string{"Normal SuffixReturned"}},
@@ -318,7 +318,7 @@ func TestEvents(t *testing.T) {
 			reason: "Each condition has its own events.",
 			before: []func(in *Inputs){orphaned},
 			now:    []func(in *Inputs){blocked, shrunk},
-			want:   []string{"Warning StorageChangeRefused", "Warning UpgradeBlocked", "Normal SuffixReturned"},
+			want:   []string{"Warning ShrinkRefused", "Warning UpgradeBlocked", "Normal SuffixReturned"},
 		},
 		"Down": {reason: "Kubernetes has its own events for pods.", now: []func(in *Inputs){down}},
 	}

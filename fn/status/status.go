@@ -43,15 +43,24 @@ type Inputs struct {
 	// Pods of the servers, and whether Crossplane has looked them up.
 	Pods        []corev1.Pod
 	PodsArrived bool
+	// ObservedPorts are those of the client Service that exists; 0 where there is none.
+	ObservedPorts v1alpha1.Ports
 	// LoadBalancer is the status of the client Service's load balancer.
 	LoadBalancer corev1.LoadBalancerStatus
 }
 
 // A Credential is what is known of a Secret that a service needs.
 type Credential struct {
+	// Ref is the Secret that the spec names, or that is generated.
 	Ref v1alpha1.SecretKeyRef
+	// InUse is the one that the pods refer to: another one while Ref is not usable.
+	InUse v1alpha1.SecretKeyRef
+	// Brought says that the spec names the Secret.
+	Brought bool
 	// Generated says that the function made the Secret, or would make it.
 	Generated bool
+	// Lost says that a generated Secret is gone although servers exist.
+	Lost bool
 	// Arrived is false until Crossplane has looked the Secret up.
 	Arrived bool
 	// Exists and Usable: the Secret is there; its key has a value.
@@ -65,6 +74,8 @@ type Report struct {
 	Events     []Event
 	// Available says that a client can use the service now.
 	Available bool
+	// StorageRefused says that the spec asks for volumes that cannot be had.
+	StorageRefused bool
 	// Steady says that nothing will change by itself: every server is Ready, or
 	// there is none until a person acts.
 	Steady bool
@@ -74,6 +85,9 @@ type Report struct {
 func Of(in Inputs) Report {
 	r := Report{Available: Available(in)}
 	r.Conditions = conditions(in, r.Available)
+	for _, c := range r.Conditions {
+		r.StorageRefused = r.StorageRefused || c.Type == TypeStorageReady && c.Blocks
+	}
 	r.Events = events(in.Previous.Conditions, r.Conditions)
 
 	w := in.Rollout
@@ -90,7 +104,7 @@ func Of(in Inputs) Report {
 	st.Replicas, st.ReadyReplicas, st.UpdatedReplicas = in.Rollout.Pods, in.Rollout.Ready, in.Rollout.Updated
 	st.Selector = metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: in.Identity.SelectorLabels()})
 	st.Endpoints = endpoints(in)
-	st.DMPasswordSecret = &v1alpha1.SecretKeyRef{Name: in.Credential.Ref.Name, Key: in.Credential.Ref.Key}
+	st.DMPasswordSecret = &v1alpha1.SecretKeyRef{Name: in.Credential.InUse.Name, Key: in.Credential.InUse.Key}
 	for _, s := range in.Config.Suffixes {
 		state := v1alpha1.SuffixDeclared
 		if s.Orphaned {
@@ -153,9 +167,13 @@ func degraded(in Inputs) bool {
 
 func endpoints(in Inputs) *v1alpha1.Endpoints {
 	host := in.Identity.Service() + "." + in.Identity.Namespace + ".svc"
+	ports := in.Spec.Ports
+	if len(in.Problems) > 0 && in.ObservedPorts.LDAP != 0 && in.ObservedPorts.LDAPS != 0 {
+		ports = in.ObservedPorts
+	}
 	e := &v1alpha1.Endpoints{
-		LDAP:  fmt.Sprintf("ldap://%s:%d", host, in.Spec.Ports.LDAP),
-		LDAPS: fmt.Sprintf("ldaps://%s:%d", host, in.Spec.Ports.LDAPS),
+		LDAP:  fmt.Sprintf("ldap://%s:%d", host, ports.LDAP),
+		LDAPS: fmt.Sprintf("ldaps://%s:%d", host, ports.LDAPS),
 	}
 	for _, i := range in.LoadBalancer.Ingress {
 		address := i.Hostname
@@ -183,7 +201,7 @@ func podProblems(in Inputs) string {
 	if len(out) == 0 {
 		return ""
 	}
-	return strings.Join(out, "; ") + fmt.Sprintf(". See: kubectl -n %s describe pod -l %s=%s", in.Identity.Namespace, naming.LabelInstance, in.Identity.Name)
+	return strings.Join(out, "; ") + fmt.Sprintf(". See: kubectl -n %s describe pod -l %s=%s,%s=%s", in.Identity.Namespace, naming.LabelName, naming.ValueName, naming.LabelInstance, in.Identity.Name)
 }
 
 // podStarting says that the pod's containers were created, or are about to be,

@@ -29,6 +29,7 @@ func inputs(changes ...func(in *Inputs)) Inputs {
 		Config:     config.Config{Suffixes: []config.Suffix{{Name: "userroot", DN: "dc=example,dc=com", CreateEntry: true}}},
 		Credential: Credential{
 			Ref:       v1alpha1.SecretKeyRef{Name: "ds-dm-password", Key: "dm-password"},
+			InUse:     v1alpha1.SecretKeyRef{Name: "ds-dm-password", Key: "dm-password"},
 			Generated: true, Arrived: true, Exists: true, Usable: true,
 		},
 		Template:      claim("ds-data", "1Gi"),
@@ -91,7 +92,7 @@ func invalid(in *Inputs) {
 
 func secretMissing(in *Inputs) {
 	in.Spec.DMPasswordSecretRef = &v1alpha1.SecretKeyRef{Name: "mine", Key: "pw"}
-	in.Credential = Credential{Ref: *in.Spec.DMPasswordSecretRef, Arrived: true}
+	in.Credential = Credential{Ref: *in.Spec.DMPasswordSecretRef, Brought: true, Arrived: true}
 }
 
 func keyMissing(in *Inputs) {
@@ -175,7 +176,7 @@ func TestOf(t *testing.T) {
 			reason: "Blocked, with other ports, a load balancer, an orphan and a Secret of the user's.",
 			changes: []func(in *Inputs){blocked, orphaned, func(in *Inputs) {
 				in.Spec.Ports = v1alpha1.Ports{LDAP: 389, LDAPS: 636}
-				in.Credential.Ref = v1alpha1.SecretKeyRef{Name: "mine", Key: "pw"}
+				in.Credential.InUse = v1alpha1.SecretKeyRef{Name: "mine", Key: "pw"}
 				in.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}, {Hostname: "lb.example.org", IP: "192.0.2.2"}, {}}
 			}},
 			want: v1alpha1.DirectoryServiceStatus{

@@ -7,6 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/389ds/function-directoryservice/fn/naming"
 )
 
 // storageReady compares the wanted volumes with those that exist (R7). Volumes
@@ -16,17 +19,27 @@ func storageReady(in Inputs) Condition {
 	refused := Condition{Type: TypeStorageReady, Status: metav1.ConditionFalse, Bad: true, Blocks: true}
 
 	largest, largestIn := largestRequest(in)
-	if largest.Cmp(want) > 0 {
+	shrunk := largest.Cmp(want) > 0
+	otherClass := hasOtherClass(in)
+	if (shrunk || otherClass) && neverHeldData(in) {
+		// Neither claims nor their template can be changed, but there is nothing to
+		// lose. No StatefulSet is made before the claims are gone: its pods would
+		// take them up again.
+		refused.Reason = "VolumesToRecreate"
+		refused.Message = fmt.Sprintf("spec.storage: no volume was provisioned yet, and the claims cannot be changed. Have them made anew as the spec says; there are no data in them: kubectl -n %s delete statefulset %s && kubectl -n %s delete pvc -l %s=%s,%s=%s",
+			in.Identity.Namespace, in.Identity.StatefulSet(), in.Identity.Namespace, naming.LabelName, naming.ValueName, naming.LabelInstance, in.Identity.Name)
+		return refused
+	}
+	if shrunk {
 		refused.Reason = "ShrinkRefused"
 		refused.Message = fmt.Sprintf("spec.storage.size: %s is less than %s has (%s), and a volume cannot shrink: set it to %s or more: %s", want.String(), largestIn, largest.String(), largest.String(), in.patch(fmt.Sprintf(`"storage":{"size":%q}`, largest.String())))
 		return refused
 	}
-	if t := in.Template; t != nil && in.Spec.Storage.StorageClassName != nil {
-		if have := t.Spec.StorageClassName; have == nil || *have != *in.Spec.Storage.StorageClassName {
-			refused.Reason = "StorageClassImmutable"
-			refused.Message = fmt.Sprintf("spec.storage.storageClassName: the volumes were made with %s, which cannot change: %s: %s", describeClass(have), classRemedy(have), in.patch(fmt.Sprintf(`"storage":{"storageClassName":%s}`, classJSON(have))))
-			return refused
-		}
+	if otherClass && in.Template != nil {
+		have := in.Template.Spec.StorageClassName
+		refused.Reason = "StorageClassImmutable"
+		refused.Message = fmt.Sprintf("spec.storage.storageClassName: the volumes were made with %s, which cannot change: %s: %s", describeClass(have), classRemedy(have), in.patch(fmt.Sprintf(`"storage":{"storageClassName":%s}`, classJSON(have))))
+		return refused
 	}
 
 	var small, pending []string
@@ -35,7 +48,7 @@ func storageReady(in Inputs) Condition {
 		if r := request(c); r.Cmp(want) < 0 {
 			small = append(small, c.GetName())
 		}
-		if c.Status.Phase != corev1.ClaimBound {
+		if c.Status.Phase != corev1.ClaimBound && wantedClaim(in, c.GetName()) {
 			pending = append(pending, c.GetName())
 		}
 	}
@@ -52,6 +65,52 @@ func storageReady(in Inputs) Condition {
 		return Condition{Type: TypeStorageReady, Status: metav1.ConditionFalse, Reason: "VolumePending", Message: fmt.Sprintf("Volume claims that have no volume yet: %s. See: kubectl -n %s describe pvc %s", strings.Join(pending, ", "), in.Identity.Namespace, strings.Join(pending, " "))}
 	}
 	return Condition{Type: TypeStorageReady, Status: metav1.ConditionTrue, Reason: "Ready"}
+}
+
+// hasOtherClass says that the claim template, or without a StatefulSet a claim that
+// has no volume yet, has another class than the spec names.
+func hasOtherClass(in Inputs) bool {
+	want := in.Spec.Storage.StorageClassName
+	if want == nil {
+		return false
+	}
+	if in.Template != nil {
+		return ptr.Deref(in.Template.Spec.StorageClassName, "") != *want
+	}
+	for i := range in.Claims {
+		if c := &in.Claims[i]; !provisioned(c) && ptr.Deref(c.Spec.StorageClassName, "") != *want {
+			return true
+		}
+	}
+	return false
+}
+
+func provisioned(c *corev1.PersistentVolumeClaim) bool {
+	return c.Status.Phase == corev1.ClaimBound || c.Spec.VolumeName != ""
+}
+
+// neverHeldData: no server ever ran, and no claim has a volume.
+func neverHeldData(in Inputs) bool {
+	if in.Decision.Ledger.Good != nil || !in.ClaimsArrived {
+		return false
+	}
+	for i := range in.Claims {
+		if provisioned(&in.Claims[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// wantedClaim says that the claim is of a server that the spec wants; one that was
+// scaled away may wait for its volume for ever.
+func wantedClaim(in Inputs, name string) bool {
+	for i := range *in.Spec.Replicas {
+		if name == in.Identity.Claim(i) {
+			return true
+		}
+	}
+	return false
 }
 
 // largestRequest of the claim template and the claims, and whose it is.

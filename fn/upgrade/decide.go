@@ -56,23 +56,17 @@ type Decision struct {
 // that never was follow the spec (R39). An image that contradicts the version is
 // refused before anything is created or changed (R25).
 func Decide(ledger Ledger, target Release, refusal *Refusal, rollout Rollout) Decision {
-	d := Decision{Ledger: ledger, Target: target}
-	if d.Ledger.Good == nil && rollout.Healthy() {
-		good := rollout.Running
-		d.Ledger.Good = &good
-	}
+	d := Keep(ledger, rollout)
+	d.Target = target
 	good := d.Ledger.Good
 
 	switch {
+	case good != nil && good.Image == target.Image && (good.Version == target.Version || refusal != nil && target.Version == ""):
+		// The spec asks for what runs: nothing changes, whatever the catalog says.
 	case refusal != nil:
 		d.Blocked = refusal
-		switch {
-		case good != nil:
-			d.Run = good
-		case rollout.Running.Image != "":
-			running := rollout.Running
-			d.Run = &running
-		}
+	case good == nil && rollout.Ready > 0 && rollout.Running.Image != "" && rollout.Running.Image != target.Image:
+		d.Blocked = unsupported(rollout.Running)
 	case good == nil:
 		d.Run = &target
 	case good.Image == target.Image:
@@ -84,13 +78,36 @@ func Decide(ledger Ledger, target Release, refusal *Refusal, rollout Rollout) De
 		d.Ledger.Good = &updated
 		d.Run = &updated
 	default:
-		d.Run = good
-		d.Blocked = &Refusal{
-			Reason:  ReasonUpgradeUnsupported,
-			Message: fmt.Sprintf("This version of the function does not change the image of a service that has run: it stays on %s", good.describe()),
-		}
+		d.Blocked = unsupported(*good)
 	}
 	return d
+}
+
+// Keep lets a service run what it runs, whatever the spec asks for.
+func Keep(ledger Ledger, rollout Rollout) Decision {
+	d := Decision{Ledger: ledger}
+	if good := ledger.Good; good != nil && good.Image == "" {
+		d.Ledger.Good = nil
+	}
+	if d.Ledger.Good == nil && rollout.Healthy() {
+		good := rollout.Running
+		d.Ledger.Good = &good
+	}
+	switch {
+	case d.Ledger.Good != nil:
+		d.Run = d.Ledger.Good
+	case rollout.Running.Image != "":
+		running := rollout.Running
+		d.Run = &running
+	}
+	return d
+}
+
+func unsupported(stays Release) *Refusal {
+	return &Refusal{
+		Reason:  ReasonUpgradeUnsupported,
+		Message: fmt.Sprintf("This version of the function does not change the image of a service that has run: it stays on %s", stays.describe()),
+	}
 }
 
 func (r Release) describe() string {

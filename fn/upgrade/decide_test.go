@@ -195,6 +195,45 @@ func TestDecideUnsupportedMessage(t *testing.T) {
 	}
 }
 
+// A server that is Ready keeps its image, also where the StatefulSet's counts are
+// stale or the others never became Ready (R39: never healthy anywhere).
+func TestDecideKeepsReadyServers(t *testing.T) {
+	running, target := release("3.1.0"), release("3.2.0")
+	cases := map[string]struct {
+		reason  string
+		rollout Rollout
+		want    Release
+		blocked bool
+	}{
+		"StaleCounts": {
+			reason:  "The status speaks of an older template; the server is Ready all the same.",
+			rollout: Rollout{Exists: true, Running: running, Wanted: 1, Pods: 1, Ready: 1, Updated: 1},
+			want:    running, blocked: true,
+		},
+		"OneOfTwo": {
+			reason:  "One of two works.",
+			rollout: Rollout{Exists: true, Running: running, Current: true, Wanted: 2, Pods: 2, Ready: 1, Updated: 1},
+			want:    running, blocked: true,
+		},
+		"None": {
+			reason:  "A first install with a bad image may be corrected.",
+			rollout: Rollout{Exists: true, Running: running, Current: true, Wanted: 2, Pods: 2, Updated: 2},
+			want:    target,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			d := Decide(Ledger{}, target, nil, tc.rollout)
+			if diff := cmp.Diff(&tc.want, d.Run); diff != "" {
+				t.Errorf("\n%s\nRun: -want, +got:\n%s", tc.reason, diff)
+			}
+			if got := d.Blocked != nil; got != tc.blocked {
+				t.Errorf("\n%s\nblocked: want %v, got %v", tc.reason, tc.blocked, got)
+			}
+		})
+	}
+}
+
 // Whatever is observed and asked for: a good image is never changed (R28), a
 // refused one never runs (R25), and what is blocked is what does not run.
 func TestDecideInvariants(t *testing.T) {
@@ -221,7 +260,9 @@ func TestDecideInvariants(t *testing.T) {
 					if d.Run != nil && d.Ledger.Good != nil && *d.Run != *d.Ledger.Good {
 						t.Errorf("%s: runs %v, and the good release is %v", call, d.Run, d.Ledger.Good)
 					}
-					if refusal != nil && (d.Blocked != refusal || (!rollout.Exists && good == nil && d.Run != nil)) {
+					// What runs is never refused to itself, whatever the catalog says.
+					asksForGood := d.Ledger.Good != nil && *d.Ledger.Good == target
+					if refusal != nil && !asksForGood && (d.Blocked != refusal || (!rollout.Exists && good == nil && d.Run != nil)) {
 						t.Errorf("%s: a refused image is not blocked: %v, runs %v", call, d.Blocked, d.Run)
 					}
 					if d.Blocked == nil && (d.Run == nil || d.Run.Image != target.Image) {

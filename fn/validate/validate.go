@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"github.com/go-ldap/ldap/v3"
-	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/389ds/function-directoryservice/apis/v1alpha1"
 	"github.com/389ds/function-directoryservice/fn/config"
@@ -36,7 +36,7 @@ var (
 	// serverTrees are trees of the server's own.
 	serverTrees = map[string]bool{"cn=config": true, "cn=schema": true, "cn=monitor": true, "cn=changelog": true}
 	// reservedBackends are the server's own entries below cn=ldbm database.
-	reservedBackends = map[string]bool{"config": true, "monitor": true}
+	reservedBackends = map[string]bool{"config": true, "monitor": true, "changelog": true, "bdb": true, "mdb": true, "database": true}
 	// ownLabels of a pod cannot be set by the user: they select the servers.
 	ownLabels = []string{naming.LabelName, naming.LabelInstance, naming.LabelComponent, naming.LabelPartOf, naming.LabelManagedBy, naming.LabelVersion}
 )
@@ -47,6 +47,9 @@ func Service(name string, spec *v1alpha1.DirectoryServiceSpec, recorded []config
 	var errs field.ErrorList
 	if len(name) > maxNameLength || !serviceName.MatchString(name) {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), name, fmt.Sprintf("must be a DNS label that begins with a letter and has at most %d characters, since pods, Services and volumes are named after it: create the service under another name", maxNameLength)))
+	}
+	if strings.HasSuffix(name, "-internal") {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), name, "must not end in -internal: another service's headless Service may have that name. Create the service under another name"))
 	}
 	p := field.NewPath("spec")
 	if spec.Image == "" {
@@ -61,10 +64,16 @@ func Service(name string, spec *v1alpha1.DirectoryServiceSpec, recorded []config
 	if spec.Startup.TimeoutSeconds < 0 {
 		errs = append(errs, field.Invalid(p.Child("startup", "timeoutSeconds"), spec.Startup.TimeoutSeconds, "must be positive"))
 	}
+	errs = append(errs, subdomain(p.Child("storage", "storageClassName"), ptr.Deref(spec.Storage.StorageClassName, ""))...)
+	if ref := spec.DMPasswordSecretRef; ref != nil {
+		errs = append(errs, subdomain(p.Child("dmPasswordSecretRef", "name"), ref.Name)...)
+	}
 	errs = append(errs, ports(p.Child("ports"), spec.Ports)...)
+	errs = append(errs, clientService(p.Child("service"), &spec.Service)...)
+	errs = append(errs, peers(p.Child("networkPolicy", "clients"), spec.NetworkPolicy.Clients)...)
+	errs = append(errs, peers(p.Child("networkPolicy", "monitoring"), spec.NetworkPolicy.Monitoring)...)
 	errs = append(errs, suffixes(p.Child("suffixes"), spec.Suffixes, recorded)...)
 	errs = append(errs, PodSettings(p, &spec.PodSettings)...)
-	errs = append(errs, apivalidation.ValidateAnnotations(spec.Service.Annotations, p.Child("service", "annotations"))...)
 	return sorted(errs)
 }
 
@@ -132,7 +141,7 @@ func suffixes(p *field.Path, suffixes []v1alpha1.Suffix, recorded []config.Suffi
 			errs = append(errs, field.Invalid(p.Child("dn"), s.DN, fmt.Sprintf("is the DN of the suffix %s, which was taken off the list and whose data were kept: put it back under the name %s, or choose another DN", orphan, orphan)))
 		}
 		dns[dn] = s.Name
-		if serverTrees[dn] {
+		if inServerTree(dn) {
 			errs = append(errs, field.Invalid(p.Child("dn"), s.DN, "is a tree of the server's own: choose another suffix"))
 		}
 		if t := strings.ToLower(parsed.RDNs[0].Attributes[0].Type); *s.CreateEntry && !rootEntryTypes[t] {
@@ -143,6 +152,16 @@ func suffixes(p *field.Path, suffixes []v1alpha1.Suffix, recorded []config.Suffi
 		}
 	}
 	return errs
+}
+
+// inServerTree says that a normal DN is one of the server's own trees, or below one.
+func inServerTree(dn string) bool {
+	for tree := range serverTrees {
+		if dn == tree || strings.HasSuffix(dn, ","+tree) {
+			return true
+		}
+	}
+	return false
 }
 
 // PodSettings checks what Kubernetes would refuse in a pod, so that the error
@@ -164,6 +183,12 @@ func PodSettings(p *field.Path, s *v1alpha1.PodSettings) field.ErrorList {
 		errs = append(errs, user(p.Child("securityContext"), c.RunAsUser, c.RunAsGroup)...)
 	}
 	errs = append(errs, resources(p.Child("resources"), s.Resources)...)
+	errs = append(errs, tolerations(p.Child("tolerations"), s.Tolerations)...)
+	errs = append(errs, topologySpread(p.Child("topologySpreadConstraints"), s.TopologySpreadConstraints)...)
+	errs = append(errs, subdomain(p.Child("priorityClassName"), s.PriorityClassName)...)
+	for i, r := range s.ImagePullSecrets {
+		errs = append(errs, subdomain(p.Child("imagePullSecrets").Index(i).Child("name"), r.Name)...)
+	}
 	return sorted(errs)
 }
 
@@ -172,19 +197,6 @@ func user(p *field.Path, uid, gid *int64) field.ErrorList {
 	for name, id := range map[string]*int64{"runAsUser": uid, "runAsGroup": gid} {
 		if id != nil && *id != naming.ServerUser {
 			errs = append(errs, field.Invalid(p.Child(name), *id, "must be 389, the directory server's own user: another one could not read an existing database"))
-		}
-	}
-	return errs
-}
-
-func resources(p *field.Path, r *corev1.ResourceRequirements) field.ErrorList {
-	var errs field.ErrorList
-	if r == nil {
-		return nil
-	}
-	for name, request := range r.Requests {
-		if limit, ok := r.Limits[name]; ok && request.Cmp(limit) > 0 {
-			errs = append(errs, field.Invalid(p.Child("requests").Key(string(name)), request.String(), fmt.Sprintf("must not be more than the limit, %s", limit.String())))
 		}
 	}
 	return errs

@@ -6,10 +6,13 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -19,6 +22,7 @@ import (
 
 	function "github.com/crossplane/function-sdk-go"
 	"github.com/crossplane/function-sdk-go/logging"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/389ds/function-directoryservice/fn"
@@ -53,6 +57,11 @@ func run() error {
 	composition := os.Getenv("COMPOSITION")
 	if composition == "" {
 		composition = filepath.Join("compositions", flavour+".yaml")
+	}
+	for _, f := range []string{composition, os.Getenv("OBSERVED"), os.Getenv("REQUIRED")} {
+		if _, err := os.Stat(f); f != "" && err != nil {
+			return err
+		}
 	}
 
 	work, err := os.MkdirTemp("", "render")
@@ -90,11 +99,19 @@ spec:
 	if err != nil {
 		return err
 	}
+	definition := filepath.Join("apis", flavour, "definition.yaml")
+	// The renderer takes unknown fields and wrong values; the API server would not.
+	// The empty image keeps the CLI from pulling Crossplane's own CRDs.
+	validate := exec.CommandContext(context.Background(), cli, "resource", "validate", "--crossplane-image=", "--cache-dir="+filepath.Join(work, "cache"), definition, filepath.Join(work, "xr.yaml"))
+	if out, err := validate.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s is not valid:\n%s", xrFile, out)
+	}
+
 	args := []string{
 		"composition", "render", filepath.Join(work, "xr.yaml"), composition, filepath.Join(work, "functions.yaml"),
 		"--crossplane-binary=" + core,
 		// Applies the schema's defaults, and tells the engine the kind of XR.
-		"--xrd=" + filepath.Join("apis", flavour, "definition.yaml"),
+		"--xrd=" + definition,
 		"--include-function-results", "--include-full-xr", "--timeout=2m",
 	}
 	for flag, file := range map[string]string{"--observed-resources": os.Getenv("OBSERVED"), "--required-resources": os.Getenv("REQUIRED")} {
@@ -114,9 +131,12 @@ func readXR(file, flavour string) ([]byte, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	o := map[string]any{}
-	if err := yaml.UnmarshalStrict(raw, &o); err != nil {
-		return nil, "", fmt.Errorf("cannot parse %s (it must hold one document): %w", file, err)
+	if flavour != "" && flavour != "namespaced" && flavour != "claim" {
+		return nil, "", fmt.Errorf("FLAVOUR is namespaced or claim, not %q", flavour)
+	}
+	o, err := oneDocument(raw)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", file, err)
 	}
 	meta, _ := o["metadata"].(map[string]any)
 	spec, _ := o["spec"].(map[string]any)
@@ -132,7 +152,7 @@ func readXR(file, flavour string) ([]byte, string, error) {
 		flavour = "claim"
 	case o["kind"] != "DirectoryService":
 		return nil, "", fmt.Errorf("%s holds a %v, not a DirectoryService", file, o["kind"])
-	case flavour == "" || flavour == "namespaced":
+	case flavour == "":
 		flavour = "namespaced"
 	case flavour == "claim":
 		labels, _ := meta["labels"].(map[string]any)
@@ -144,11 +164,39 @@ func readXR(file, flavour string) ([]byte, string, error) {
 		o["kind"] = "XDirectoryService"
 		meta["labels"], meta["name"] = labels, fmt.Sprint(meta["name"], "-xxxxx")
 		delete(meta, "namespace")
-	default:
-		return nil, "", fmt.Errorf("FLAVOUR is namespaced or claim, not %q", flavour)
 	}
 	out, err := yaml.Marshal(o)
 	return out, flavour, err
+}
+
+// oneDocument of a YAML file, which must hold no other.
+func oneDocument(raw []byte) (map[string]any, error) {
+	var found map[string]any
+	r := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(raw)))
+	for {
+		doc, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		o := map[string]any{}
+		if err := yaml.UnmarshalStrict(doc, &o); err != nil {
+			return nil, err
+		}
+		switch {
+		case len(o) == 0:
+		case found != nil:
+			return nil, errors.New("it holds more than one document: put each DirectoryService into a file of its own, and other objects into REQUIRED")
+		default:
+			found = o
+		}
+	}
+	if found == nil {
+		return nil, errors.New("it holds no document")
+	}
+	return found, nil
 }
 
 // serve the function on loopback and return its address.
