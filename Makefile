@@ -26,6 +26,7 @@ setup: ## Build the pinned tools that `make render` and `make test` use (kept in
 	$(TOOL) crossplane
 	$(TOOL) controller-gen
 	$(TOOL) golangci-lint
+	go build ./...
 
 .PHONY: build
 build: ## Build bin/directoryservice.
