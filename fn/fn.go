@@ -46,7 +46,7 @@ func (f *Function) RunFunction(_ context.Context, req *fnv1.RunFunctionRequest) 
 	return f.Run(req), nil
 }
 
-// Run is the pipeline: read, decide, compose, report. There is no early return
+// Run is the pipeline: read, decide, report, compose, respond. There is no early return
 // once objects are known: an observed object that is not returned is deleted.
 func (f *Function) Run(req *fnv1.RunFunctionRequest) *fnv1.RunFunctionResponse {
 	// Read.

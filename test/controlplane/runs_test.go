@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -111,27 +110,36 @@ func testRuns(t *testing.T, cp *controlPlane) {
 			runs := cp.runs(t) - before
 
 			changes := cp.recorder.since(ns, begin)
-			foreign, answers, objects := 0, 0, map[string]int{}
+			foreign, objects, parts := 0, map[string]int{}, map[string]map[string]bool{}
 			for _, c := range changes {
 				switch {
 				case c.foreign():
 					foreign++
 				case c.resource == cp.xr().Resource:
-					if c.old != nil && c.new != nil && !cmp.Equal(answer(c.old), answer(c.new)) {
-						answers++
+					for _, xr := range []*unstructured.Unstructured{c.old, c.new} {
+						for part, value := range answer(xr) {
+							if parts[part] == nil {
+								parts[part] = map[string]bool{}
+							}
+							parts[part][value] = true
+						}
 					}
 				case c.resource != directoryServices.Resource:
 					objects[c.resource+"/"+c.name]++
 				}
 			}
-			t.Logf("%d runs of the function, %d changes by others, the function's status changed %d times, objects: %v", runs, foreign, answers, objects)
+			answers := 0
+			for _, values := range parts {
+				answers = max(answers, len(values)-1)
+			}
+			t.Logf("%d runs of the function, %d changes by others, the function answered %d times anew, objects: %v", runs, foreign, answers, objects)
 
 			if runs < 1 || runs > foreign+tc.runs {
 				t.Errorf("%s\n%d runs of the function; want one, at most %d, and one for each of the %d changes by others", tc.reason, runs, tc.runs, foreign)
 			}
 			// One answer to the edit, and one to each change by others: a function that changes its mind loops.
 			if answers > foreign+1 {
-				t.Errorf("%s\nthe function's status changed %d times; want once, and once for each of the %d changes by others", tc.reason, answers, foreign)
+				t.Errorf("%s\nthe function answered %d times anew; want once, and once for each of the %d changes by others", tc.reason, answers, foreign)
 			}
 			for name, n := range objects {
 				if n > 1 || !slices.Contains(tc.objects, name) {
@@ -158,22 +166,25 @@ func testRuns(t *testing.T, cp *controlPlane) {
 	})
 }
 
-// answer is the function's part of an XR's status: all but the conditions that Crossplane keeps.
-func answer(xr *unstructured.Unstructured) map[string]any {
+// answer is the function's part of an XR's status: each condition by its type, and the rest. Values are to be counted,
+// not their changes: Crossplane writes conditions first from a stale copy and then anew, so that an old value comes back
+// for a moment (composition_functions.go applies the status with the conditions it has cached).
+func answer(xr *unstructured.Unstructured) map[string]string {
+	if xr == nil {
+		return nil
+	}
 	s, _, _ := unstructured.NestedMap(xr.Object, "status")
 	conditions, _, _ := unstructured.NestedSlice(s, "conditions")
-	own := map[string]any{}
+	delete(s, "conditions")
+	delete(s, "claimConditionTypes")
+	parts := map[string]string{"": compact(s)}
 	for _, c := range conditions {
 		m, ok := c.(map[string]any)
 		if kind, _ := m["type"].(string); ok && !slices.Contains([]string{"Ready", "Synced", "Responsive"}, kind) {
-			own[kind] = m
+			parts[kind] = compact([]any{m["status"], m["reason"], m["message"]})
 		}
 	}
-	if s != nil {
-		s["conditions"] = own
-		delete(s, "claimConditionTypes")
-	}
-	return s
+	return parts
 }
 
 // updated says that every pod is Ready and of the present template.
