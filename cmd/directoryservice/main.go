@@ -3,6 +3,8 @@ package main
 
 import (
 	"crypto/rand"
+	"os"
+	"runtime/debug"
 
 	"github.com/alecthomas/kong"
 	function "github.com/crossplane/function-sdk-go"
@@ -32,8 +34,16 @@ type serve struct {
 	MetricsAddress     string `help:"Address at which to serve Prometheus metrics, for example :8080. Off by default."`
 }
 
+// gcPercent lets the heap grow to five times what is live before it is collected.
+// Little is live, some 10 MB, and every call leaves garbage: with Go's default a
+// sixth of the CPU would go into collections. GOGC overrides it.
+const gcPercent = 400
+
 // Run serves until the server fails.
 func (c *serve) Run() error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	log, err := function.NewLogger(c.Debug)
 	if err != nil {
 		return errors.Wrap(err, "cannot create logger")
