@@ -9,6 +9,8 @@ IMG ?= ghcr.io/389ds/function-directoryservice:v0.1.0
 # The flavour of the API: namespaced (an XR) or claim.
 FLAVOUR ?= namespaced
 CONTAINER_TOOL ?= docker
+# What `make render` renders.
+XR ?= examples/minimal.yaml
 VERSION ?= $(lastword $(subst :, ,$(IMG)))
 
 export GOFLAGS ?= -buildvcs=false
@@ -59,7 +61,7 @@ render: export OBSERVED := $(OBSERVED)
 render: export REQUIRED := $(REQUIRED)
 render: export FLAVOUR := $(if $(filter-out default undefined file,$(origin FLAVOUR)),$(FLAVOUR),)
 render: export COMPOSITION := $(COMPOSITION)
-render: ## Print what Crossplane makes of XR=FILE [OBSERVED= REQUIRED= FLAVOUR=namespaced|claim COMPOSITION=], offline.
+render: ## Print what Crossplane makes of XR=FILE [OBSERVED= REQUIRED= FLAVOUR=namespaced|claim COMPOSITION=], offline (default: examples/minimal.yaml).
 	@go run ./hack/render
 
 ##@ Check
