@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# installer.sh FLAVOUR IMG: one file with all that an installation needs beside Crossplane itself.
+# installer.sh FLAVOUR IMG [FILE]: one file with all that an installation needs beside Crossplane itself.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 flavour=$1 img=$2
@@ -8,7 +8,8 @@ namespaced) out=dist/install.yaml ;;
 claim) out=dist/install-claim.yaml ;;
 *) echo "FLAVOUR is namespaced or claim, not $flavour" >&2; exit 2 ;;
 esac
-mkdir -p dist
+out=${3:-$out}
+mkdir -p "$(dirname "$out")"
 {
 	cat package/clusterrole.yaml
 	printf -- '---\n'

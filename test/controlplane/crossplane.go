@@ -107,12 +107,9 @@ func (cp *controlPlane) serviceAccount(t *testing.T, name string) string {
 	return path
 }
 
-// installAPI applies what a user installs: our ClusterRole, the XRD and the Composition.
-func (cp *controlPlane) installAPI(t *testing.T) {
+// awaitAPI returns when Crossplane offers our kinds, and may compose for them.
+func (cp *controlPlane) awaitAPI(t *testing.T) {
 	t.Helper()
-	for _, file := range []string{"package/clusterrole.yaml", cp.definition, cp.composition} {
-		cp.kubectl(t, "", "apply", "-f", inRoot(t, file))
-	}
 	cp.eventually(t, time.Minute, "the XRD established", func() string {
 		conditions := []string{"Established"}
 		if cp.claim {

@@ -67,14 +67,12 @@ func (cp *controlPlane) installFunction(t *testing.T, b built) {
 	cp.start(t, "function", []string{"TLS_SERVER_CERTS_DIR=" + filepath.Join(cp.dir, "tls-server")}, b.binary,
 		"serve", "--debug", "--address="+at(1), "--metrics-address="+at(2))
 
-	cp.kubectl(t, fmt.Sprintf(`
-apiVersion: pkg.crossplane.io/v1
-kind: Function
-metadata:
-  name: %s
-spec:
-  package: %s
-`, functionName, ref), "apply", "-f", "-")
+	// S11: the one file that a user installs, and nothing else.
+	install := filepath.Join(cp.dir, "install.yaml")
+	if out, err := run(cp.dir, nil, nil, inRoot(t, "hack/installer.sh"), cp.name, ref, install); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	cp.kubectl(t, "", "apply", "--server-side", "-f", install)
 
 	// What Crossplane's runtime controllers would write into the revision's status.
 	revisions := cp.dynamic.Resource(schema.GroupVersionResource{Group: "pkg.crossplane.io", Version: "v1", Resource: "functionrevisions"})

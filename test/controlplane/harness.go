@@ -18,16 +18,14 @@ import (
 
 // flavour is one of the two ways to offer the API.
 type flavour struct {
-	name        string
-	definition  string // the XRD, below the repository's root
-	composition string
+	name string
 	// claim says that what the user applies is a claim, and the XR an object of another kind.
 	claim bool
 }
 
 var flavours = []flavour{
-	{name: "namespaced", definition: "apis/namespaced/definition.yaml", composition: "compositions/namespaced.yaml"},
-	{name: "claim", definition: "apis/claim/definition.yaml", composition: "compositions/claim.yaml", claim: true},
+	{name: "namespaced"},
+	{name: "claim", claim: true},
 }
 
 // controlPlane is a running Kubernetes API with Crossplane and the function.
@@ -71,7 +69,7 @@ func startControlPlane(t *testing.T, f flavour) *controlPlane {
 	step("kubernetes", cp.startKubernetes)
 	step("crossplane", cp.startCrossplane)
 	step("function", func(t *testing.T) { cp.installFunction(t, pkg) })
-	step("api", cp.installAPI)
+	step("api", cp.awaitAPI)
 	cp.recorder = record(t, cp)
 	t.Logf("control plane ready after %.1fs, logs in %s", time.Since(begin).Seconds(), cp.logs)
 	return cp
