@@ -92,7 +92,7 @@ test-controlplane: ## Run both flavours on a real etcd, kube-apiserver, kube-con
 
 .PHONY: fuzz
 fuzz: ## Fuzz RunFunction for FUZZTIME (default 1m).
-	go test -run '^$$' -fuzz FuzzRunFunction -fuzztime $${FUZZTIME:-1m} ./fn
+	go test -run '^$$' -fuzz FuzzRunFunction -fuzzminimizetime 1s -fuzztime $${FUZZTIME:-1m} ./fn
 
 .PHONY: bench
 bench: ## Run the benchmarks; then the CPU of a call beside that of a function which only echoes.
