@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/389ds/function-directoryservice/apis/input/v1beta1"
 	"github.com/389ds/function-directoryservice/apis/v1alpha1"
@@ -185,34 +186,42 @@ func (s *State) readRequired(required map[string]*fnv1.Resources) {
 	secret := s.Identity.DMPassword(&s.Service.Spec).Name
 	// The answer to an earlier call may still be for the Secret that the spec
 	// named then: only the name tells.
-	s.DMPassword = answerNamed(s, required, naming.KeyDMPassword, secret, (*corev1.Secret).GetName, "data", "type", "immutable")
+	s.DMPassword = answerNamed[corev1.Secret](s, required, naming.KeyDMPassword, secret, "data", "type", "immutable")
 	s.LookedUp = true
-	if _, ok := s.Composed[naming.KeyStatefulSet]; !ok {
-		a := answerNamed(s, required, naming.KeyStatefulSet, s.Identity.StatefulSet(), (*appsv1.StatefulSet).GetName, "spec", "status")
-		s.LookedUp = s.LookedUp && a.Arrived
-		if a.Value != nil && s.Identity.Owns(a.Value.GetLabels()) {
-			s.StatefulSet = a.Value
-		}
-	}
-	if _, ok := s.Composed[naming.KeyConfig]; !ok {
-		a := answerNamed(s, required, naming.KeyConfig, s.Identity.Config(), (*corev1.ConfigMap).GetName, "data")
-		s.LookedUp = s.LookedUp && a.Arrived
-		if a.Value != nil && s.Identity.Owns(a.Value.GetLabels()) {
-			s.Config = a.Value
-		}
-	}
+	unreferenced(s, required, naming.KeyStatefulSet, s.Identity.StatefulSet(), &s.StatefulSet, "spec", "status")
+	unreferenced(s, required, naming.KeyConfig, s.Identity.Config(), &s.Config, "data")
 	s.Pods = answer[corev1.Pod](s, required, naming.RequirePods, "status")
 	s.Claims = answer[corev1.PersistentVolumeClaim](s, required, naming.RequireClaims, "spec", "status")
 }
 
-func answerNamed[T any](s *State, required map[string]*fnv1.Resources, key, name string, nameOf func(*T) string, fields ...string) Answer[*T] {
+// object is a pointer to a typed Kubernetes object.
+type object[T any] interface {
+	*T
+	metav1.Object
+}
+
+// unreferenced finds an object of ours that exists although the XR does not
+// reference it.
+func unreferenced[T any, O object[T]](s *State, required map[string]*fnv1.Resources, key, name string, into *O, fields ...string) {
+	if _, ok := s.Composed[key]; ok {
+		return
+	}
+	a := answerNamed[T, O](s, required, key, name, fields...)
+	s.LookedUp = s.LookedUp && a.Arrived
+	if a.Value != nil && s.Identity.Owns(a.Value.GetLabels()) {
+		*into = a.Value
+	}
+}
+
+func answerNamed[T any, O object[T]](s *State, required map[string]*fnv1.Resources, key, name string, fields ...string) Answer[O] {
 	list := answer[T](s, required, key, fields...)
-	a := Answer[*T]{Arrived: list.Arrived}
+	a := Answer[O]{Arrived: list.Arrived}
 	for i := range list.Value {
-		if nameOf(&list.Value[i]) != name {
-			return Answer[*T]{}
+		o := O(&list.Value[i])
+		if o.GetName() != name {
+			return Answer[O]{}
 		}
-		a.Value = &list.Value[i]
+		a.Value = o
 	}
 	return a
 }

@@ -83,20 +83,19 @@ type Report struct {
 
 // Of reports on a service.
 func Of(in Inputs) Report {
-	r := Report{Available: Available(in)}
+	r := Report{Available: serving(in)}
 	r.Conditions = conditions(in, r.Available)
 	for _, c := range r.Conditions {
 		r.StorageRefused = r.StorageRefused || c.Type == TypeStorageReady && c.Blocks
 	}
 	r.Events = events(in.Previous.Conditions, r.Conditions)
 
-	w := in.Rollout
-	r.Steady = w.Exists && w.Current && w.Ready == w.Wanted && w.Updated == w.Wanted && w.Pods == w.Wanted ||
-		!w.Exists && phase(in, r.Conditions) == v1alpha1.PhaseBlocked
-
 	st := &r.Status
 	st.ObservedGeneration = in.Generation
 	st.Phase = phase(in, r.Conditions)
+	w := in.Rollout
+	r.Steady = w.Exists && w.Current && w.Ready == w.Wanted && w.Updated == w.Wanted && w.Pods == w.Wanted ||
+		!w.Exists && st.Phase == v1alpha1.PhaseBlocked
 	if good := in.Decision.Ledger.Good; good != nil {
 		st.CurrentVersion, st.CurrentImage = good.Version, good.Image
 	}
@@ -115,8 +114,8 @@ func Of(in Inputs) Report {
 	return r
 }
 
-// Available says that a client can use the service now.
-func Available(in Inputs) bool {
+// serving says that a client can use the service now.
+func serving(in Inputs) bool {
 	if in.Rollout.Ready == 0 {
 		return false
 	}
@@ -201,7 +200,13 @@ func podProblems(in Inputs) string {
 	if len(out) == 0 {
 		return ""
 	}
-	return strings.Join(out, "; ") + fmt.Sprintf(". See: kubectl -n %s describe pod -l %s=%s,%s=%s", in.Identity.Namespace, naming.LabelName, naming.ValueName, naming.LabelInstance, in.Identity.Name)
+	return strings.Join(out, "; ") + fmt.Sprintf(". See: kubectl -n %s describe pod -l %s", in.Identity.Namespace, in.selector())
+}
+
+// selector is what a person types to select the service's pods and claims, and no
+// other application's of that name.
+func (in Inputs) selector() string {
+	return fmt.Sprintf("%s=%s,%s=%s", naming.LabelName, naming.ValueName, naming.LabelInstance, in.Identity.Name)
 }
 
 // podStarting says that the pod's containers were created, or are about to be,

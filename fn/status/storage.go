@@ -8,8 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-
-	"github.com/389ds/function-directoryservice/fn/naming"
 )
 
 // storageReady compares the wanted volumes with those that exist (R7). Volumes
@@ -26,8 +24,8 @@ func storageReady(in Inputs) Condition {
 		// lose. No StatefulSet is made before the claims are gone: its pods would
 		// take them up again.
 		refused.Reason = "VolumesToRecreate"
-		refused.Message = fmt.Sprintf("spec.storage: no volume was provisioned yet, and the claims cannot be changed. Have them made anew as the spec says; there are no data in them: kubectl -n %s delete statefulset %s && kubectl -n %s delete pvc -l %s=%s,%s=%s",
-			in.Identity.Namespace, in.Identity.StatefulSet(), in.Identity.Namespace, naming.LabelName, naming.ValueName, naming.LabelInstance, in.Identity.Name)
+		refused.Message = fmt.Sprintf("spec.storage: no volume was provisioned yet, and the claims cannot be changed. Have them made anew as the spec says; there are no data in them: kubectl -n %s delete statefulset %s && kubectl -n %s delete pvc -l %s",
+			in.Identity.Namespace, in.Identity.StatefulSet(), in.Identity.Namespace, in.selector())
 		return refused
 	}
 	if shrunk {
