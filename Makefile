@@ -32,7 +32,7 @@ setup: ## Build the pinned tools that `make render` and `make test` use (kept in
 
 .PHONY: build
 build: ## Build bin/directoryservice.
-	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/directoryservice ./cmd/directoryservice
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.agentImage=$(IMG)" -o bin/directoryservice ./cmd/directoryservice
 
 .PHONY: generate
 generate: ## Generate deepcopy functions, both XRDs, the input's CRD and docs/reference.md from the Go types.
@@ -40,7 +40,7 @@ generate: ## Generate deepcopy functions, both XRDs, the input's CRD and docs/re
 
 .PHONY: docker-build
 docker-build: ## Build the function's runtime image, IMG-runtime.
-	$(CONTAINER_TOOL) build --build-arg VERSION=$(VERSION) -t $(IMG)-runtime .
+	$(CONTAINER_TOOL) build --build-arg VERSION=$(VERSION) --build-arg IMG=$(IMG) -t $(IMG)-runtime .
 
 .PHONY: docker-push
 docker-push: ## Make the Crossplane package IMG of IMG-runtime, and push it.
@@ -61,7 +61,8 @@ render: export OBSERVED := $(OBSERVED)
 render: export REQUIRED := $(REQUIRED)
 render: export FLAVOUR := $(if $(filter-out default undefined file,$(origin FLAVOUR)),$(FLAVOUR),)
 render: export COMPOSITION := $(COMPOSITION)
-render: ## Print what Crossplane makes of XR=FILE [OBSERVED= REQUIRED= FLAVOUR=namespaced|claim COMPOSITION=], offline (default: examples/minimal.yaml).
+render: export NOW := $(NOW)
+render: ## Print what Crossplane makes of XR=FILE [OBSERVED= REQUIRED= FLAVOUR=namespaced|claim COMPOSITION= NOW=TIME], offline (default: examples/minimal.yaml).
 	@go run ./hack/render
 
 ##@ Check
@@ -72,7 +73,8 @@ test: ## Run the unit, golden and fuzz-seed tests with the race detector.
 	go test -race ./...
 
 .PHONY: golden
-golden: ## Rewrite test/render/*/want.yaml.
+golden: ## Rewrite the golden cases, what they begin with and what comes out, below test/render and examples/upgrade.
+	go test -count=1 ./test/render -run TestFixtures -update
 	go test -count=1 ./test/render -run TestGolden -update
 
 .PHONY: test-render
@@ -88,7 +90,7 @@ validate: ## Validate the examples and the packages with `crossplane resource va
 .PHONY: test-controlplane
 test-controlplane: ## Run both flavours on a real etcd, kube-apiserver, kube-controller-manager and Crossplane.
 	for t in etcd kube-apiserver kube-controller-manager kubectl crane crossplane crossplane-core; do $(TOOL) $$t >/dev/null; done
-	go test -count=1 -timeout 30m -tags controlplane -v ./test/controlplane/...
+	go test -count=1 -timeout 45m -tags controlplane -v ./test/controlplane/...
 
 .PHONY: fuzz
 fuzz: ## Fuzz RunFunction for FUZZTIME (default 1m).

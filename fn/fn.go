@@ -3,10 +3,12 @@
 package fn
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"runtime/debug"
+	"time"
 
 	"github.com/crossplane/function-sdk-go/logging"
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
@@ -31,6 +33,11 @@ type Function struct {
 	Log logging.Logger
 	// Random is the source of generated passwords: crypto/rand, but in tests.
 	Random io.Reader
+	// Now is the clock: time.Now where it is nil.
+	Now func() time.Time
+	// AgentImage is the image of this program, for the Jobs that it composes, unless
+	// the input names another one; "" where nobody knows it.
+	AgentImage string
 }
 
 // RunFunction answers one request. An error in our own code must not take the
@@ -56,33 +63,47 @@ func (f *Function) Run(req *fnv1.RunFunctionRequest) *fnv1.RunFunctionResponse {
 	}
 	log := f.Log.WithValues("namespace", state.Identity.Namespace, "name", state.Identity.Name)
 	spec := &state.Service.Spec
+	own := spec.PodSettings
 	applyDefaults(spec, state.Input.Defaults, state.StatefulSet != nil)
-	rollout := rolloutOf(state)
-
-	// Decide.
-	decision := decide(state, rollout)
-	recorded := recordedSuffixes(state, decision.Ledger.Good != nil)
-	problems := problemsOf(state, recorded)
 	password, credential := dmPassword(state)
+	templates, err := compose.NewTemplates(state.Identity, spec, own, password.Ref, annotationsOf(state.StatefulSet))
+	if err != nil {
+		return held(req, err)
+	}
+	rollout := rolloutOf(state, templates)
+	ledger := ledgerOf(state)
+	recorded := recordedSuffixes(state, ledger.Good != nil || rollout.Healthy())
+	problems := problemsOf(state, recorded)
 	suffixes := configured(spec.Suffixes, recorded)
 	if len(problems) > 0 {
 		suffixes = recorded
 	}
 
+	// Decide.
+	decision := f.decide(state, ledger, rollout, templates, len(problems) > 0)
+
+	agentImage := cmp.Or(state.Input.AgentImage, f.AgentImage)
+
 	// Report.
-	report := status.Of(reportInputs(state, rollout, problems, decision, credential, suffixes))
+	about := reportInputs(state, rollout, problems, ledger, decision, templates, credential, suffixes)
+	about.NoAgentImage = agentImage == ""
+	report := status.Of(about)
 
 	// Compose.
-	desired := compose.Hold(state.Composed)
-	switch {
-	case len(problems) == 0:
-		desired, err = compose.Service(composeInputs(state, rollout, decision, password, suffixes, report, f.Random))
-		if err != nil {
-			return held(req, err)
+	in := composeInputs(state, rollout, decision, templates, password, suffixes, report)
+	in.Random, in.AgentImage = f.Random, agentImage
+	var desired compose.Desired
+	if len(problems) == 0 {
+		desired, err = compose.Service(in)
+	} else {
+		desired, err = compose.HoldRollout(in)
+		if state.SpecReadable && spec.Image != "" && !spec.DeletionProtection {
+			// A broken service, above all, must be possible to delete.
+			delete(desired, naming.KeyUsage)
 		}
-	case state.SpecReadable && spec.Image != "" && !spec.DeletionProtection:
-		// A broken service, above all, must be possible to delete.
-		delete(desired, naming.KeyUsage)
+	}
+	if err != nil {
+		return held(req, err)
 	}
 
 	// Respond.
@@ -98,16 +119,40 @@ func (f *Function) Run(req *fnv1.RunFunctionRequest) *fnv1.RunFunctionResponse {
 	return rsp
 }
 
-// decide which image runs. A spec that could not be read asks for nothing.
-func decide(state *observed.State, rollout upgrade.Rollout) upgrade.Decision {
-	if !state.SpecReadable {
-		d := upgrade.Keep(ledgerOf(state), rollout)
-		st := state.Service.Status
-		d.Target = upgrade.Release{Version: st.TargetVersion, Image: st.TargetImage}
-		return d
+// decide which release runs and which pod is replaced next.
+func (f *Function) decide(state *observed.State, ledger upgrade.Ledger, rollout upgrade.Rollout, templates *compose.Templates, hold bool) upgrade.Decision {
+	in := upgrade.Inputs{
+		Now:      f.now(),
+		Ledger:   ledger,
+		Held:     hold,
+		Replicas: *state.Service.Spec.Replicas,
+		Policy:   policyOf(state),
+		Requests: requestsOf(state),
+		Rollout:  rollout,
+		Pods:     podsOf(state),
+		Arrived:  state.Pods.Arrived,
+		Template: templates.Name,
+		Stored:   templates.Stored,
 	}
-	target, refusal := upgrade.ResolveTarget(state.Service.Spec.Image, state.Service.Spec.Version, catalogOf(state.Input))
-	return upgrade.Decide(ledgerOf(state), target, refusal, rollout)
+	if hold {
+		in.Replicas = rollout.Wanted
+		in.Template = func(string) string { return "" }
+	}
+	if state.SpecReadable {
+		in.Target, in.Refusal = upgrade.ResolveTarget(state.Service.Spec.Image, state.Service.Spec.Version, catalogOf(state.Input))
+	} else {
+		in.Target = targetOf(&state.Service.Status)
+	}
+	return upgrade.Next(in)
+}
+
+// now is the time in whole seconds, as the ledger and the status hold it.
+func (f *Function) now() time.Time {
+	now := time.Now
+	if f.Now != nil {
+		now = f.Now
+	}
+	return now().UTC().Truncate(time.Second)
 }
 
 // problemsOf a request are what makes the spec, or the request, unfit to be acted upon.

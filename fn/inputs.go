@@ -1,14 +1,9 @@
 package fn
 
 import (
-	"io"
-
-	"k8s.io/utils/ptr"
-
 	"github.com/389ds/function-directoryservice/apis/input/v1beta1"
 	"github.com/389ds/function-directoryservice/fn/compose"
 	"github.com/389ds/function-directoryservice/fn/config"
-	"github.com/389ds/function-directoryservice/fn/naming"
 	"github.com/389ds/function-directoryservice/fn/observed"
 	"github.com/389ds/function-directoryservice/fn/status"
 	"github.com/389ds/function-directoryservice/fn/upgrade"
@@ -24,37 +19,6 @@ func catalogOf(in v1beta1.Input) upgrade.Catalog {
 	return c
 }
 
-func ledgerOf(state *observed.State) upgrade.Ledger {
-	annotation := ""
-	if state.StatefulSet != nil {
-		annotation = state.StatefulSet.GetAnnotations()[naming.AnnotationLedger]
-	}
-	st := state.Service.Status
-	return upgrade.Recover(annotation, upgrade.Release{Version: st.CurrentVersion, Image: st.CurrentImage})
-}
-
-func rolloutOf(state *observed.State) upgrade.Rollout {
-	sts := state.StatefulSet
-	if sts == nil {
-		return upgrade.Rollout{}
-	}
-	r := upgrade.Rollout{
-		Exists:  true,
-		Wanted:  ptr.Deref(sts.Spec.Replicas, 1),
-		Current: sts.Status.ObservedGeneration == sts.GetGeneration(),
-		Pods:    sts.Status.Replicas,
-		Ready:   sts.Status.ReadyReplicas,
-		Updated: sts.Status.UpdatedReplicas,
-	}
-	r.Running.Version = sts.GetLabels()[naming.LabelVersion]
-	for _, c := range sts.Spec.Template.Spec.Containers {
-		if c.Name == naming.Container {
-			r.Running.Image = c.Image
-		}
-	}
-	return r
-}
-
 // firstServerOnly: there are, or are to be, several servers, and nothing
 // replicates between them. While problems hold the service as it is, the spec
 // does not count.
@@ -62,7 +26,7 @@ func firstServerOnly(state *observed.State, r upgrade.Rollout, problems []string
 	return max(r.Wanted, r.Pods) > 1 || len(problems) == 0 && *state.Service.Spec.Replicas > 1
 }
 
-func composeInputs(state *observed.State, rollout upgrade.Rollout, decision upgrade.Decision, password compose.DMPassword, suffixes []config.Suffix, report status.Report, random io.Reader) compose.Inputs {
+func composeInputs(state *observed.State, rollout upgrade.Rollout, decision upgrade.Decision, templates *compose.Templates, password compose.DMPassword, suffixes []config.Suffix, report status.Report) compose.Inputs {
 	return compose.Inputs{
 		Identity:        state.Identity,
 		Owner:           state.Service.GetUID(),
@@ -75,17 +39,21 @@ func composeInputs(state *observed.State, rollout upgrade.Rollout, decision upgr
 		Observed:        state.Composed,
 		StatefulSet:     state.StatefulSet,
 		WaitToCreate:    !state.LookedUp || report.StorageRefused,
-		Random:          random,
+		OperationEnded:  ledgerOf(state).Operation != nil && decision.Ledger.Operation == nil,
+		Templates:       templates,
+		Unstick:         decision.Condemned,
+		PodsUnknown:     !state.Pods.Arrived,
 	}
 }
 
-func reportInputs(state *observed.State, rollout upgrade.Rollout, problems []string, decision upgrade.Decision, credential status.Credential, suffixes []config.Suffix) status.Inputs {
+func reportInputs(state *observed.State, rollout upgrade.Rollout, problems []string, ledger upgrade.Ledger, decision upgrade.Decision, templates *compose.Templates, credential status.Credential, suffixes []config.Suffix) status.Inputs {
 	in := status.Inputs{
 		Identity:        state.Identity,
 		Generation:      state.Generation,
 		Spec:            &state.Service.Spec,
 		Previous:        state.Service.Status,
 		Problems:        problems,
+		Ledger:          ledger,
 		Decision:        decision,
 		Rollout:         rollout,
 		Config:          config.Config{Suffixes: suffixes},
@@ -95,6 +63,9 @@ func reportInputs(state *observed.State, rollout upgrade.Rollout, problems []str
 		ClaimsArrived:   state.Claims.Arrived,
 		Pods:            state.Pods.Value,
 		PodsArrived:     state.Pods.Arrived,
+	}
+	if decision.PodUpdate != "" {
+		in.PodUpdateSummary = templates.Difference(decision.Ledger.Good.Image, decision.Ledger.Good.Template)
 	}
 	if state.StatefulSet != nil && len(state.StatefulSet.Spec.VolumeClaimTemplates) > 0 {
 		in.Template = &state.StatefulSet.Spec.VolumeClaimTemplates[0]

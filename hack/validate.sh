@@ -11,15 +11,24 @@ trap 'rm -rf "$cache"' EXIT
 # An empty image keeps the CLI from pulling Crossplane's CRDs.
 validate() { "$crossplane" resource validate --crossplane-image= --cache-dir="$cache" --error-on-missing-schemas "$@"; }
 
+# rendered FLAVOUR: what `make render` makes of the environment. Results are the renderer's, not objects.
+rendered() {
+	FLAVOUR=$1 go run ./hack/render |
+		awk 'BEGIN { RS = "---\n" } /kind: Result/ { next } { printf "---\n%s", $0 }' |
+		validate "apis/$1/definition.yaml,$crds" -
+}
+
 for flavour in namespaced claim; do
 	validate "$crds" "apis/$flavour/definition.yaml"
 	validate "$crds" "compositions/$flavour.yaml"
 	for example in examples/*.yaml; do
 		echo "# $example ($flavour)"
 		validate "apis/$flavour/definition.yaml" "$example"
-		# Results are the renderer's, not objects.
-		XR=$example FLAVOUR=$flavour go run ./hack/render |
-			awk 'BEGIN { RS = "---\n" } /kind: Result/ { next } { printf "---\n%s", $0 }' |
-			validate "apis/$flavour/definition.yaml,$crds" -
+		XR=$example rendered "$flavour"
 	done
+done
+for stage in examples/upgrade/*/; do
+	echo "# $stage"
+	validate apis/namespaced/definition.yaml "${stage}xr.yaml"
+	XR=${stage}xr.yaml OBSERVED=${stage}observed.yaml REQUIRED=${stage}required.yaml NOW=2026-07-01T12:00:00Z rendered namespaced
 done

@@ -16,6 +16,7 @@ const (
 	DefaultLDAPSPort             int32 = 3636
 	DefaultDMPasswordKey               = "dm-password"
 	DefaultStartupTimeoutSeconds int32 = 60
+	DefaultProgressDeadline      int32 = 600
 )
 
 // Default fills in what is missing with the schema's defaults.
@@ -42,6 +43,15 @@ func (s *DirectoryServiceSpec) Default() {
 	}
 	if s.Startup.TimeoutSeconds == 0 {
 		s.Startup.TimeoutSeconds = DefaultStartupTimeoutSeconds
+	}
+	if s.Upgrade.ProgressDeadlineSeconds == 0 {
+		s.Upgrade.ProgressDeadlineSeconds = DefaultProgressDeadline
+	}
+	if s.Upgrade.AutomaticRollback == nil {
+		s.Upgrade.AutomaticRollback = ptr.To(true)
+	}
+	if s.Upgrade.PodUpdates == "" {
+		s.Upgrade.PodUpdates = PodUpdatesWithNextRollout
 	}
 	if s.Service.Type == "" {
 		s.Service.Type = corev1.ServiceTypeClusterIP

@@ -107,6 +107,12 @@ type DirectoryServiceSpec struct {
 	// +kubebuilder:default={}
 	NetworkPolicy NetworkPolicy `json:"networkPolicy,omitempty"`
 
+	// Upgrade is how changes of the servers' pods go: of the version, the image, and
+	// of everything else that a pod must be restarted for.
+	// +optional
+	// +kubebuilder:default={}
+	Upgrade Upgrade `json:"upgrade,omitempty"`
+
 	// DeletionProtection refuses the deletion of this object while it is true.
 	// Volumes outlive a deletion in any case.
 	// +optional
@@ -115,6 +121,56 @@ type DirectoryServiceSpec struct {
 
 	PodSettings `json:",inline"`
 }
+
+// Upgrade is how changes of the servers' pods go.
+type Upgrade struct {
+	// Paused holds between pods: no further pod is replaced and no change begins. A
+	// pod that fails is taken back all the same.
+	// +optional
+	// +kubebuilder:default=false
+	Paused bool `json:"paused,omitempty"`
+
+	// ProgressDeadlineSeconds that a pod may take to become Ready, from when its
+	// replacement begins, before the change counts as failed.
+	// +optional
+	// +kubebuilder:default=600
+	// +kubebuilder:validation:Minimum=10
+	// +kubebuilder:validation:Maximum=86400
+	ProgressDeadlineSeconds int32 `json:"progressDeadlineSeconds,omitempty"`
+
+	// MinReadySeconds that a new pod must have been Ready before the next one is
+	// replaced.
+	// +optional
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600
+	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
+
+	// AutomaticRollback goes back to the last known good release by itself when a
+	// change fails. Without it the change stays where it is, with the condition
+	// `UpgradeSucceeded` False, until the pods recover or you turn the spec back.
+	// +optional
+	// +kubebuilder:default=true
+	AutomaticRollback *bool `json:"automaticRollback,omitempty"`
+
+	// PodUpdates says when servers get the pod template of a newer function, or of
+	// changed platform defaults: `WithNextRollout` (with the next change of the spec
+	// that restarts them anyway, or when you ask for it) or `Automatic` (at once, one
+	// at a time).
+	// +optional
+	// +kubebuilder:default=WithNextRollout
+	PodUpdates PodUpdates `json:"podUpdates,omitempty"`
+}
+
+// PodUpdates says when servers get the pod template of a newer function.
+// +kubebuilder:validation:Enum=WithNextRollout;Automatic
+type PodUpdates string
+
+// The ways of updating pods.
+const (
+	PodUpdatesWithNextRollout PodUpdates = "WithNextRollout"
+	PodUpdatesAutomatic       PodUpdates = "Automatic"
+)
 
 // A Suffix is a naming context of the directory, in a backend of its own.
 type Suffix struct {

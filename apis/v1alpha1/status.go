@@ -41,6 +41,10 @@ type DirectoryServiceStatus struct {
 	// +optional
 	CurrentImage string `json:"currentImage,omitempty"`
 
+	// CurrentTemplate names the pod template that runs and was last known to be good.
+	// +optional
+	CurrentTemplate string `json:"currentTemplate,omitempty"`
+
 	// TargetVersion is the version the spec asks for.
 	// +optional
 	TargetVersion string `json:"targetVersion,omitempty"`
@@ -60,6 +64,30 @@ type DirectoryServiceStatus struct {
 	// UpdatedReplicas is the number of servers made from the current template.
 	// +optional
 	UpdatedReplicas int32 `json:"updatedReplicas"`
+
+	// Upgrade is the change of the pods that runs, or waits.
+	// +optional
+	Upgrade *UpgradeStatus `json:"upgrade,omitempty"`
+
+	// Rejected is the target that is not tried again until the spec names another
+	// one, or what runs, in between.
+	// +optional
+	Rejected *RejectedStatus `json:"rejected,omitempty"`
+
+	// RejectedPods is the update of the pods alone that is not tried again until the
+	// spec asks for other pods.
+	// +optional
+	RejectedPods *RejectedStatus `json:"rejectedPods,omitempty"`
+
+	// RollbackTo is the last request of the annotation `rollback-to` that was carried
+	// out, as long as the annotation stays.
+	// +optional
+	RollbackTo string `json:"rollbackTo,omitempty"`
+
+	// History of the changes of the pods, newest first, at most 10.
+	// +optional
+	// +listType=atomic
+	History []HistoryStatus `json:"history,omitempty"`
 
 	// Selector is the label selector of the servers' pods, in its string form.
 	// +optional
@@ -84,6 +112,163 @@ type DirectoryServiceStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// UpgradeStatus is the change of the pods that runs, or waits.
+type UpgradeStatus struct {
+	// ID of the operation that runs.
+	// +optional
+	ID string `json:"id,omitempty"`
+
+	// Kind of the operation that runs: Upgrade (of the version or the image),
+	// PodUpdate (everything else), Rollback (by itself, or because the spec was
+	// turned back) or ManualRollback (by annotation).
+	// +optional
+	Kind string `json:"kind,omitempty"`
+
+	// From is what ran before.
+	// +optional
+	From *ReleaseStatus `json:"from,omitempty"`
+
+	// To is what the servers become.
+	// +optional
+	To *ReleaseStatus `json:"to,omitempty"`
+
+	// StartedAt is when the change began that the operation makes or takes back.
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+
+	// Pod is the one being replaced.
+	// +optional
+	Pod string `json:"pod,omitempty"`
+
+	// PodSince is when its replacement began. The progress deadline counts from here.
+	// +optional
+	PodSince *metav1.Time `json:"podSince,omitempty"`
+
+	// Mending says that pods which are not Ready are being replaced, and no other.
+	// +optional
+	Mending bool `json:"mending,omitempty"`
+
+	// Degraded says that the operation was allowed to start with servers missing.
+	// +optional
+	Degraded bool `json:"degraded,omitempty"`
+
+	// Reason why From is being left, in a rollback.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// Message tells what the operation waits for, or what fails.
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// Cause is what failed, in a rollback.
+	// +optional
+	Cause string `json:"cause,omitempty"`
+
+	// Pending is what begins once the operation has ended.
+	// +optional
+	Pending *ReleaseStatus `json:"pending,omitempty"`
+
+	// Plan is what the change that waits would do.
+	// +optional
+	Plan *PlanStatus `json:"plan,omitempty"`
+
+	// PendingPodUpdate is another pod template that a newer function, or changed
+	// defaults of the platform, make of the same spec. It goes along with the next
+	// change that restarts the servers.
+	// +optional
+	PendingPodUpdate *PodUpdateStatus `json:"pendingPodUpdate,omitempty"`
+}
+
+// ReleaseStatus is a version of the directory server, and the image it comes in.
+type ReleaseStatus struct {
+	// Version; missing where nobody knows it.
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// Image as the spec named it.
+	// +optional
+	Image string `json:"image,omitempty"`
+
+	// Template names the pod template.
+	// +optional
+	Template string `json:"template,omitempty"`
+}
+
+// PlanStatus says what a change would do, before anything happens.
+type PlanStatus struct {
+	// Transition is the pair of versions, as approvals name it.
+	Transition string `json:"transition"`
+
+	// Class of the change: SameVersion, PatchUpgrade, PatchDowngrade, MinorUpgrade,
+	// MinorDowngrade, MajorUpgrade, MajorDowngrade, PodUpdate or Unversioned.
+	Class string `json:"class"`
+
+	// Needs are the annotations that are still missing, as `name=value`.
+	// +optional
+	// +listType=atomic
+	Needs []string `json:"needs,omitempty"`
+
+	// Steps in their order.
+	// +optional
+	// +listType=atomic
+	Steps []string `json:"steps,omitempty"`
+
+	// Downtime says whether clients lose the service while it goes on.
+	Downtime bool `json:"downtime"`
+}
+
+// PodUpdateStatus is a pod template that waits to be applied.
+type PodUpdateStatus struct {
+	// Hash to name in the annotation `apply-pod-update`.
+	Hash string `json:"hash"`
+
+	// Summary of what differs: the fields of the pod template.
+	// +optional
+	Summary string `json:"summary,omitempty"`
+}
+
+// RejectedStatus is a target that is not tried again.
+type RejectedStatus struct {
+	ReleaseStatus `json:",inline"`
+
+	// Reason why it was rejected: that of the pod that failed,
+	// ProgressDeadlineExceeded, or RolledBackManually.
+	Reason string `json:"reason"`
+
+	// Message tells more.
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// At is when.
+	At metav1.Time `json:"at"`
+}
+
+// HistoryStatus is a change of the pods that ended.
+type HistoryStatus struct {
+	// From is what ran before.
+	From ReleaseStatus `json:"from"`
+
+	// To is what was to run.
+	To ReleaseStatus `json:"to"`
+
+	// Result is Succeeded, RolledBack (From runs again), Failed or Superseded.
+	Result string `json:"result"`
+
+	// Reason of a result that is not plain success.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// Message tells more.
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// StartedAt is when the change began.
+	StartedAt metav1.Time `json:"startedAt"`
+
+	// CompletedAt is when it ended.
+	CompletedAt metav1.Time `json:"completedAt"`
 }
 
 // Endpoints are URLs (RFC 4516) of the service.

@@ -1,4 +1,4 @@
-// Command directoryservice is the composition function's server.
+// Command directoryservice is the composition function's server, and what its Jobs run.
 package main
 
 import (
@@ -13,13 +13,18 @@ import (
 	"github.com/389ds/function-directoryservice/fn"
 )
 
-// version is stamped at link time.
-var version = "dev"
+// Stamped at link time.
+var (
+	version = "dev"
+	// agentImage is the image that this program is part of; empty where nobody knows it.
+	agentImage string
+)
 
 type cli struct {
 	Version kong.VersionFlag `help:"Print the version and quit."`
 
-	Serve serve `cmd:"" default:"withargs" help:"Serve the composition function (the default)."`
+	Serve   serve      `cmd:"" default:"withargs" help:"Serve the composition function (the default)."`
+	Unstick unstickPod `cmd:""                    help:"Delete a pod that is in the way of a rollout, unless it is Ready or was replaced: what the function's Jobs run."`
 }
 
 // serve has the flags and environment of function-template-go.
@@ -48,7 +53,7 @@ func (c *serve) Run() error {
 	if err != nil {
 		return errors.Wrap(err, "cannot create logger")
 	}
-	return errors.Wrap(function.Serve(&fn.Function{Log: log, Random: rand.Reader},
+	return errors.Wrap(function.Serve(&fn.Function{Log: log, Random: rand.Reader, AgentImage: agentImage},
 		function.Listen(c.Network, c.Address),
 		function.MTLSCertificates(c.TLSCertsDir),
 		function.Insecure(c.Insecure),

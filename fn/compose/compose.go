@@ -40,6 +40,10 @@ type Inputs struct {
 	Spec *v1alpha1.DirectoryServiceSpec
 	// Decision on the image.
 	Decision upgrade.Decision
+	// Templates of the pods.
+	Templates *Templates
+	// OperationEnded says that an operation ends with this decision.
+	OperationEnded bool
 	// Config for the servers.
 	Config config.Config
 	// DMPassword is the Directory Manager's password: what exists of it.
@@ -53,6 +57,13 @@ type Inputs struct {
 	Observed map[string]struct{}
 	// StatefulSet that exists; nil where there is none.
 	StatefulSet *appsv1.StatefulSet
+	// Unstick are the pods that a Job each must delete. PodsUnknown says that it is
+	// not known yet which there are.
+	Unstick     []upgrade.Condemned
+	PodsUnknown bool
+	// AgentImage is the image of the function's own program, which those Jobs run;
+	// empty where nobody knows it.
+	AgentImage string
 	// WaitToCreate says that no StatefulSet may be created yet: it is not known that
 	// there is none, or what could not be changed later, its volumes, is wrong.
 	WaitToCreate bool
@@ -75,7 +86,8 @@ type DMPassword struct {
 }
 
 // Service composes the objects of a valid service. What is observed and has no
-// place any more because the spec says so goes; all else that is observed stays.
+// place any more because the spec says so, or because its pod is not stuck any more,
+// goes; all else that is observed stays.
 func Service(in Inputs) (Desired, error) {
 	d := Desired{
 		naming.KeyService:         {Object: clientService(in)},
@@ -124,6 +136,9 @@ func Service(in Inputs) (Desired, error) {
 		if _, ok := d[key]; !ok && !removable[key] {
 			d[key] = Held()
 		}
+	}
+	if err := unstick(in, d); err != nil {
+		return nil, err
 	}
 	return d, nil
 }

@@ -41,7 +41,21 @@ func inputs(change func(in *Inputs)) Inputs {
 	}
 	in.Spec.Default()
 	in.DMPassword.Ref = in.Identity.DMPassword(in.Spec)
+	var annotations map[string]string
+	if in.StatefulSet != nil {
+		annotations = in.StatefulSet.GetAnnotations()
+	}
+	in.Templates = mustTemplates(in, annotations)
 	return in
+}
+
+// mustTemplates of a service; annotations are those of its StatefulSet.
+func mustTemplates(in Inputs, annotations map[string]string) *Templates {
+	t, err := NewTemplates(in.Identity, in.Spec, in.Spec.PodSettings, in.DMPassword.Ref, annotations)
+	if err != nil {
+		panic(err)
+	}
+	return t
 }
 
 // generated is a Secret that an earlier call made.
@@ -132,8 +146,8 @@ func TestService(t *testing.T) {
 		},
 		"UnknownObserved": {
 			reason: "An object of another version of the function is held, whatever it is.",
-			in:     inputs(func(in *Inputs) { in.Observed = set("state", "tls", "unstick-1") }),
-			want:   want{composed: always, held: []string{"state", "tls", "unstick-1"}},
+			in:     inputs(func(in *Inputs) { in.Observed = set("state", "tls") }),
+			want:   want{composed: always, held: []string{"state", "tls"}},
 		},
 		"NothingMayRun": {
 			reason: "R25: without a release that may run no StatefulSet is created; all the rest is.",

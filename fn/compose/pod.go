@@ -12,7 +12,6 @@ import (
 
 	"github.com/389ds/function-directoryservice/apis/v1alpha1"
 	"github.com/389ds/function-directoryservice/fn/naming"
-	"github.com/389ds/function-directoryservice/fn/upgrade"
 )
 
 const (
@@ -37,7 +36,7 @@ const (
 
 // podTemplate is the servers' pod. Only what a pod must be restarted for is in
 // it: suffixes and the like go by the ConfigMap (R14).
-func podTemplate(in Inputs, run upgrade.Release) corev1.PodTemplateSpec {
+func podTemplate(in podInputs, image string) corev1.PodTemplateSpec {
 	s := in.Spec
 	// No version label: pods would restart when the version of their image
 	// becomes known.
@@ -60,19 +59,19 @@ func podTemplate(in Inputs, run upgrade.Release) corev1.PodTemplateSpec {
 			TopologySpreadConstraints:     topologySpread(in),
 			PriorityClassName:             s.PriorityClassName,
 			ImagePullSecrets:              imagePullSecrets(s.ImagePullSecrets),
-			Containers:                    []corev1.Container{serverContainer(in, run)},
+			Containers:                    []corev1.Container{serverContainer(in, image)},
 			Volumes:                       volumes(in),
 		},
 	}
 }
 
 // serverContainer runs the image's own entrypoint, `dscontainer -r`.
-func serverContainer(in Inputs, run upgrade.Release) corev1.Container {
+func serverContainer(in podInputs, image string) corev1.Container {
 	s := in.Spec
-	password := in.DMPassword.Ref
+	password := in.Password
 	c := corev1.Container{
 		Name:            naming.Container,
-		Image:           run.Image,
+		Image:           image,
 		ImagePullPolicy: s.ImagePullPolicy,
 		Env: []corev1.EnvVar{
 			{Name: EnvDMPassword, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
@@ -115,8 +114,8 @@ func ldapProbe(p corev1.Probe) *corev1.Probe {
 	return &p
 }
 
-func volumes(in Inputs) []corev1.Volume {
-	password := in.DMPassword.Ref
+func volumes(in podInputs) []corev1.Volume {
+	password := in.Password
 	return []corev1.Volume{
 		{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		{Name: "shm", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
@@ -174,7 +173,7 @@ func setDefault[T any](p **T, v T) {
 }
 
 // topologySpread spreads the servers over nodes unless the user says otherwise.
-func topologySpread(in Inputs) []corev1.TopologySpreadConstraint {
+func topologySpread(in podInputs) []corev1.TopologySpreadConstraint {
 	selector := &metav1.LabelSelector{MatchLabels: in.Identity.SelectorLabels()}
 	if len(in.Spec.TopologySpreadConstraints) == 0 {
 		return []corev1.TopologySpreadConstraint{{

@@ -1,12 +1,15 @@
 package compose
 
 import (
+	"maps"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/389ds/function-directoryservice/fn/naming"
+	"github.com/389ds/function-directoryservice/fn/upgrade"
 )
 
 // statefulSet is the servers' StatefulSet (R13); nil where none exists and none
@@ -25,7 +28,15 @@ func statefulSet(in Inputs) (*appsv1.StatefulSet, error) {
 	}
 	run := *in.Decision.Run
 	meta := in.meta(in.Identity.StatefulSet())
-	meta.Annotations = map[string]string{naming.AnnotationLedger: ledger}
+	meta.Annotations, err = in.Templates.annotations(run, in.Decision.Ledger.Good)
+	if err != nil {
+		return nil, err
+	}
+	meta.Annotations[naming.AnnotationLedger] = ledger
+	template, err := in.Templates.get(run)
+	if err != nil {
+		return nil, err
+	}
 
 	sts := &appsv1.StatefulSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"},
@@ -37,21 +48,76 @@ func statefulSet(in Inputs) (*appsv1.StatefulSet, error) {
 			// After an outage all servers must come back at once: in order, one
 			// that cannot start would keep every other one down.
 			PodManagementPolicy: appsv1.ParallelPodManagement,
-			UpdateStrategy: appsv1.StatefulSetUpdateStrategy{
-				Type:          appsv1.RollingUpdateStatefulSetStrategyType,
-				RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: ptr.To[int32](0)},
-			},
+			UpdateStrategy:      updateStrategy(in.Decision),
+			MinReadySeconds:     in.Spec.Upgrade.MinReadySeconds,
 			// The data outlive the pods, the StatefulSet and the service (R7).
 			PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
 				WhenDeleted: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
 				WhenScaled:  appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
 			},
-			Template:             podTemplate(in, run),
+			Template:             template,
 			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{dataClaim(in)},
 		},
 	}
 	keepImmutable(sts, in.StatefulSet)
 	return sts, nil
+}
+
+// updateStrategy is by partition, so that the function, and not the controller,
+// decides when the next pod is replaced; and OnDelete while pods that are not Ready
+// are replaced before all others.
+func updateStrategy(d upgrade.Decision) appsv1.StatefulSetUpdateStrategy {
+	if d.OnDelete {
+		return appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
+	}
+	return appsv1.StatefulSetUpdateStrategy{
+		Type:          appsv1.RollingUpdateStatefulSetStrategyType,
+		RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: ptr.To(d.Partition)},
+	}
+}
+
+// HoldRollout returns every observed object as it is, but lets an operation that
+// runs go on: what is wrong with the spec must not keep a failed upgrade from being
+// rolled back.
+func HoldRollout(in Inputs) (Desired, error) {
+	d := Hold(in.Observed)
+	if err := unstick(in, d); err != nil {
+		return nil, err
+	}
+	run := in.Decision.Run
+	if in.StatefulSet == nil || run == nil || in.Decision.Ledger.Operation == nil && !in.OperationEnded || !in.Templates.Stored(run.Template) {
+		return d, nil
+	}
+	c, err := in.Templates.carriedSpec(run.Template)
+	if err != nil {
+		return nil, err
+	}
+	ledger, err := in.Decision.Ledger.String()
+	if err != nil {
+		return nil, err
+	}
+	observed := in.StatefulSet
+	sts := &appsv1.StatefulSet{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        observed.GetName(),
+			Namespace:   observed.GetNamespace(),
+			Labels:      observed.GetLabels(),
+			Annotations: maps.Clone(observed.GetAnnotations()),
+		},
+		Spec: *observed.Spec.DeepCopy(),
+	}
+	carried, err := in.Templates.annotations(*run, in.Decision.Ledger.Good)
+	if err != nil {
+		return nil, err
+	}
+	delete(sts.Annotations, naming.AnnotationGoodTemplate)
+	maps.Copy(sts.Annotations, carried)
+	sts.Annotations[naming.AnnotationLedger] = ledger
+	sts.Spec.Template = c
+	sts.Spec.UpdateStrategy = updateStrategy(in.Decision)
+	d[naming.KeyStatefulSet] = Object{Object: sts, NotReady: !in.Available}
+	return d, nil
 }
 
 // dataClaim is the template of each server's volume claim (R7). It carries its

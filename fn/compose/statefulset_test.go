@@ -31,6 +31,7 @@ func TestStatefulSet(t *testing.T) {
 	})).DeepCopy()
 	template := got.Spec.Template
 	got.Spec.Template = corev1.PodTemplateSpec{}
+	delete(got.Annotations, naming.AnnotationTemplate)
 
 	selector := map[string]string{
 		"app.kubernetes.io/name":      "389-directory-server",
@@ -83,10 +84,8 @@ func TestStatefulSet(t *testing.T) {
 // The image and the ledger that speaks of it are written in one apply.
 func TestStatefulSetCarriesTheLedger(t *testing.T) {
 	good, target := upgrade.Release{Version: "3.1.0", Image: "dirsrv:3.1.0"}, upgrade.Release{Version: "3.1.1", Image: "dirsrv:3.1.1"}
-	healthy := upgrade.Rollout{Exists: true, Running: good, Current: true, Pods: 1, Ready: 1, Updated: 1}
-
 	sts := mustStatefulSet(t, inputs(func(in *Inputs) {
-		in.Decision = upgrade.Decide(upgrade.Ledger{}, target, nil, healthy)
+		in.Decision = upgrade.Decision{Run: &good, Target: target, Ledger: upgrade.Ledger{Good: &good}}
 	}))
 	if got := sts.Spec.Template.Spec.Containers[0].Image; got != good.Image {
 		t.Errorf("the image is %q, want %q", got, good.Image)
@@ -191,7 +190,7 @@ func TestPodTemplateHash(t *testing.T) {
 			change: func(in *Inputs) {
 				in.Spec.Image, in.Spec.Version = "dirsrv:4.0.0", "4.0.0"
 				in.Decision.Target = upgrade.Release{Version: "4.0.0", Image: "dirsrv:4.0.0"}
-				in.Decision.Blocked = &upgrade.Refusal{Reason: upgrade.ReasonUpgradeUnsupported}
+				in.Decision.Blocked = &upgrade.Refusal{Reason: upgrade.ReasonApprovalRequired}
 			},
 		},
 		"VersionLearnt": {

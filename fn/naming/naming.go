@@ -5,6 +5,7 @@ package naming
 
 import (
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -22,7 +23,29 @@ const (
 	KeyPodDisruptionBudget = "poddisruptionbudget"
 	KeyNetworkPolicy       = "networkpolicy"
 	KeyUsage               = "usage"
+	// KeyState is the ConfigMap that the agents report in.
+	KeyState = "state"
 )
+
+// KeyUnstickPrefix begins the composition resource names of what deletes a stuck
+// pod. It comes and goes with the pod.
+const KeyUnstickPrefix = "unstick-"
+
+// IsUnstick says whether a composition resource is part of what deletes a stuck pod.
+func IsUnstick(key string) bool { return strings.HasPrefix(key, KeyUnstickPrefix) }
+
+// KeyUnstick is the Job that deletes a stuck pod. The hash is of all that the Job
+// runs: another Job is another object, for a Job's pod template cannot change.
+func KeyUnstick(hash string) string { return KeyUnstickPrefix + hash }
+
+// KeyUnstickServiceAccount is what that Job runs as.
+func KeyUnstickServiceAccount(hash string) string { return KeyUnstick(hash) + "-serviceaccount" }
+
+// KeyUnstickRole lets that Job delete its pod.
+func KeyUnstickRole(hash string) string { return KeyUnstick(hash) + "-role" }
+
+// KeyUnstickRoleBinding gives that Role to that ServiceAccount.
+func KeyUnstickRoleBinding(hash string) string { return KeyUnstick(hash) + "-rolebinding" }
 
 // Names of the required resources. The requirement of a Secret, and of a composed
 // object that the XR does not reference, has the name of the composition resource.
@@ -36,6 +59,12 @@ const (
 	// AnnotationLedger holds the upgrade ledger: it lies on the object whose
 	// image it speaks of, so that both are written in one apply.
 	AnnotationLedger = v1alpha1.Group + "/ledger"
+	// AnnotationTemplate holds the pod template as the function made it, and
+	// AnnotationGoodTemplate the last good one where that is another.
+	AnnotationTemplate     = v1alpha1.Group + "/pod-template"
+	AnnotationGoodTemplate = v1alpha1.Group + "/pod-template-good"
+	// AnnotationNotReadySince is on the pod of a Job that deletes a stuck one.
+	AnnotationNotReadySince = v1alpha1.Group + "/not-ready-since"
 )
 
 // Labels of every composed object (R15). The selector uses the first three only
@@ -48,14 +77,21 @@ const (
 	LabelManagedBy = "app.kubernetes.io/managed-by"
 	LabelVersion   = "app.kubernetes.io/version"
 
-	ValueName      = "389-directory-server"
-	ValueComponent = "server"
-	ValuePartOf    = "directoryservice"
-	ValueManagedBy = "function-directoryservice"
+	ValueName             = "389-directory-server"
+	ValueComponent        = "server"
+	ValueComponentUnstick = "unstick"
+	ValuePartOf           = "directoryservice"
+	ValueManagedBy        = "function-directoryservice"
 )
+
+// Annotation is the whole name of one that a person sets on the service.
+func Annotation(name string) string { return v1alpha1.Group + "/" + name }
 
 // Parts of a pod.
 const (
+	// AgentContainer is the init container that brings the agent. A pod that has it
+	// is judged by what the agent reports.
+	AgentContainer = "agent"
 	// Container is the directory server's container.
 	Container = "dirsrv"
 	// DataVolume is the volume claim template's name.
@@ -107,6 +143,16 @@ func (i Identity) Pod(ordinal int32) string {
 	return i.StatefulSet() + "-" + strconv.Itoa(int(ordinal))
 }
 
+// maxUnstickName is how much of the service's name is in Unstick: 63 characters, the
+// longest value of a label, hold it, "-unstick-" and a hash of up to 14.
+const maxUnstickName = 40
+
+// Unstick is the name of the Job with that hash that deletes a stuck pod, and of its
+// ServiceAccount, Role and RoleBinding.
+func (i Identity) Unstick(hash string) string {
+	return i.Name[:min(len(i.Name), maxUnstickName)] + "-unstick-" + hash
+}
+
 // SelectorLabels select the servers.
 func (i Identity) SelectorLabels() map[string]string {
 	return map[string]string{
@@ -120,6 +166,14 @@ func (i Identity) SelectorLabels() map[string]string {
 // service of this name.
 func (i Identity) Owns(labels map[string]string) bool {
 	return labels[LabelManagedBy] == ValueManagedBy && labels[LabelInstance] == i.Name
+}
+
+// UnstickLabels are those of what deletes a stuck pod. The Job's pod is no server: it
+// must not be counted as one, nor have clients sent to it.
+func (i Identity) UnstickLabels() map[string]string {
+	l := i.Labels("")
+	l[LabelComponent] = ValueComponentUnstick
+	return l
 }
 
 // Labels of a composed object. A version that is unknown, or no label's value, has

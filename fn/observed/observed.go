@@ -57,6 +57,9 @@ type State struct {
 	ClientService *corev1.Service
 	Config        *corev1.ConfigMap
 
+	// Reports of the agents; nil where there is no such ConfigMap.
+	Reports *corev1.ConfigMap
+
 	// LookedUp is false until it is known whether a StatefulSet and a Config that
 	// the XR does not reference exist. Before, none may be created.
 	LookedUp bool
@@ -144,7 +147,7 @@ func (s *State) readInput(in *structpb.Struct) {
 	if in == nil {
 		return
 	}
-	err := decode(in, &s.Input, "imageCatalog", "defaults")
+	err := decode(in, &s.Input, "agentImage", "imageCatalog", "defaults")
 	if err == nil {
 		err = noUnknownFields(in, &v1beta1.Input{})
 	}
@@ -158,6 +161,7 @@ func (s *State) readComposed(resources map[string]*fnv1.Resource) {
 	s.StatefulSet = composed[appsv1.StatefulSet](s, resources, naming.KeyStatefulSet, "apps/v1", "StatefulSet", "spec", "status")
 	s.ClientService = composed[corev1.Service](s, resources, naming.KeyService, "v1", "Service", "spec", "status")
 	s.Config = composed[corev1.ConfigMap](s, resources, naming.KeyConfig, "v1", "ConfigMap", "data")
+	s.Reports = composed[corev1.ConfigMap](s, resources, naming.KeyState, "v1", "ConfigMap", "data")
 	s.GeneratedDMPassword = composed[corev1.Secret](s, resources, naming.KeyDMPassword, "v1", "Secret", "data", "type", "immutable")
 }
 

@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/389ds/function-directoryservice/fn/upgrade"
 )
 
 // Types of the conditions (R33). Crossplane's own, Synced and Ready, are beside
@@ -17,6 +15,8 @@ const (
 	TypeCredentialsReady   = "CredentialsReady"
 	TypeStorageReady       = "StorageReady"
 	TypeUpgradeBlocked     = "UpgradeBlocked"
+	TypeUpgradeInProgress  = "UpgradeInProgress"
+	TypeUpgradeSucceeded   = "UpgradeSucceeded"
 	TypeSuffixesReady      = "SuffixesReady"
 	TypeSuffixOrphaned     = "SuffixOrphaned"
 	TypeReplicationHealthy = "ReplicationHealthy"
@@ -34,6 +34,8 @@ type Condition struct {
 	Bad bool
 	// Blocks says that a bad condition holds something back until they do.
 	Blocks bool
+	// event is the reason of the event that tells of it, where it is not the type's.
+	event string
 }
 
 func conditions(in Inputs, available bool) []Condition {
@@ -42,6 +44,8 @@ func conditions(in Inputs, available bool) []Condition {
 		credentialsReady(in),
 		storageReady(in),
 		upgradeBlocked(in),
+		upgradeInProgress(in),
+		upgradeSucceeded(in),
 		suffixesReady(in),
 		suffixOrphaned(in),
 		replicationHealthy(in),
@@ -91,33 +95,6 @@ func credentialsReady(in Inputs) Condition {
 		cond.Reason = "KeyMissing"
 		cond.Message = fmt.Sprintf("spec.dmPasswordSecretRef.key: the Secret %q in the namespace %s has nothing under the key %q. Add it: kubectl -n %s edit secret %s",
 			c.Ref.Name, in.Identity.Namespace, c.Ref.Key, in.Identity.Namespace, c.Ref.Name)
-	}
-	return cond
-}
-
-// upgradeBlocked: the message has the command that unblocks.
-func upgradeBlocked(in Inputs) Condition {
-	b := in.Decision.Blocked
-	if b == nil {
-		c := Condition{Type: TypeUpgradeBlocked, Status: metav1.ConditionFalse, Reason: upgrade.ReasonNotBlocked}
-		if in.Decision.Target.Image != "" && in.Decision.Target.Version == "" {
-			c.Reason = upgrade.ReasonUnversioned
-			c.Message = "Neither spec.version nor the tag of spec.image tells the version: set spec.version, or changes of the image cannot be gated"
-		}
-		return c
-	}
-	cond := Condition{Type: TypeUpgradeBlocked, Status: metav1.ConditionTrue, Reason: b.Reason, Message: b.Message, Bad: true, Blocks: true}
-	good := in.Decision.Run
-	if good == nil {
-		cond.Message += ": " + in.edit()
-	} else {
-		spec := fmt.Sprintf(`"image":%q`, good.Image)
-		if good.Version != "" {
-			spec += fmt.Sprintf(`,"version":%q`, good.Version)
-		} else {
-			spec += `,"version":null`
-		}
-		cond.Message += ". Back to what runs: " + in.patch(spec)
 	}
 	return cond
 }
@@ -242,6 +219,8 @@ var eventReasons = map[string]struct{ bad, good string }{
 	TypeUpgradeBlocked:     {"UpgradeBlocked", "UpgradeUnblocked"},
 	TypeSuffixOrphaned:     {"SuffixOrphaned", "SuffixReturned"},
 	TypeReplicationHealthy: {"NotReplicated", "SingleServer"},
+	// What goes well is told by the ledger's transitions.
+	TypeUpgradeSucceeded: {"UpgradeFailed", ""},
 }
 
 // events are sent when a condition differs from the observed one (R34): there is
@@ -261,8 +240,8 @@ func events(previous []metav1.Condition, now []Condition) []Event {
 		old, seen := before[c.Type]
 		switch {
 		case c.Bad && (!seen || old.Status != c.Status || old.Reason != c.Reason || old.Message != c.Message):
-			out = append(out, Event{Warning: true, Reason: cmp.Or(reasons.bad, c.Reason), Message: c.Message})
-		case !c.Bad && seen && c.Status != metav1.ConditionUnknown && wasBad(c, old):
+			out = append(out, Event{Warning: true, Reason: cmp.Or(c.event, reasons.bad, c.Reason), Message: c.Message})
+		case !c.Bad && reasons.good != "" && seen && c.Status != metav1.ConditionUnknown && wasBad(c, old):
 			message := c.Message
 			if message == "" {
 				message = fmt.Sprintf("The condition %s is %s again", c.Type, c.Status)

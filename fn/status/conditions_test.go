@@ -101,7 +101,7 @@ func TestConditions(t *testing.T) {
 		},
 		"BlockedUnversioned": {
 			reason:  "R25: going back to an unknown version takes the version off the spec.",
-			changes: []func(in *Inputs){blocked, func(in *Inputs) { in.Decision.Run = &upgrade.Release{Image: "dirsrv:stable"} }},
+			changes: []func(in *Inputs){blocked, func(in *Inputs) { in.Decision.Ledger.Good = &upgrade.Release{Image: "dirsrv:stable"} }},
 			kind:    TypeUpgradeBlocked,
 			want: want{status: yes, reason: "ImageVersionMismatch", bad: true, blocks: true, words: []string{
 				`-p '{"spec":{"image":"dirsrv:stable","version":null}}'`,
@@ -243,7 +243,7 @@ func TestBadConditionsAreActionable(t *testing.T) {
 		"KeyMissing":          {reason: "A missing key.", changes: []func(in *Inputs){keyMissing}, kind: TypeCredentialsReady},
 		"Blocked":             {reason: "A refused image.", changes: []func(in *Inputs){blocked}, kind: TypeUpgradeBlocked},
 		"BlockedFirstInstall": {reason: "A refused image of a service that never ran.", changes: []func(in *Inputs){firstInstall, blocked}, kind: TypeUpgradeBlocked},
-		"Unsupported":         {reason: "An upgrade.", changes: []func(in *Inputs){unsupported}, kind: TypeUpgradeBlocked},
+		"Unapproved":          {reason: "An upgrade.", changes: []func(in *Inputs){unapproved}, kind: TypeUpgradeBlocked},
 		"ShrinkRefused":       {reason: "A smaller volume.", changes: []func(in *Inputs){shrunk}, kind: TypeStorageReady},
 		"OtherClass":          {reason: "Another storage class.", changes: []func(in *Inputs){otherClass}, kind: TypeStorageReady},
 		"GrowByHand":          {reason: "A larger volume.", changes: []func(in *Inputs){grown}, kind: TypeStorageReady},
@@ -303,7 +303,7 @@ func TestEvents(t *testing.T) {
 			reason: "R25: the next refused target is another event.",
 			before: []func(in *Inputs){blocked},
 			now: []func(in *Inputs){blocked, func(in *Inputs) {
-				in.Decision.Blocked = &upgrade.Refusal{Reason: upgrade.ReasonUpgradeUnsupported, Message: "spec.image: another reason"}
+				in.Decision.Blocked = &upgrade.Refusal{Reason: upgrade.ReasonApprovalRequired, Message: "spec.image: another reason"}
 			}},
 			want: []string{"Warning UpgradeBlocked"},
 		},

@@ -27,9 +27,16 @@ type Inputs struct {
 	// Problems hold the service as it is; empty where the spec is valid.
 	Problems []string
 
+	// Ledger as it was observed; Decision has the new one.
+	Ledger   upgrade.Ledger
 	Decision upgrade.Decision
 	Rollout  upgrade.Rollout
-	Config   config.Config
+	// PodUpdateSummary says in which fields the pod template that waits differs.
+	PodUpdateSummary string
+	// NoAgentImage says that the function cannot delete a stuck pod: it knows no image
+	// for the Job that would.
+	NoAgentImage bool
+	Config       config.Config
 	// Credential is the state of the Directory Manager's password.
 	Credential Credential
 	// FirstServerOnly says that clients reach the first server alone.
@@ -88,7 +95,7 @@ func Of(in Inputs) Report {
 	for _, c := range r.Conditions {
 		r.StorageRefused = r.StorageRefused || c.Type == TypeStorageReady && c.Blocks
 	}
-	r.Events = events(in.Previous.Conditions, r.Conditions)
+	r.Events = append(transitions(in), events(in.Previous.Conditions, r.Conditions)...)
 
 	st := &r.Status
 	st.ObservedGeneration = in.Generation
@@ -96,9 +103,10 @@ func Of(in Inputs) Report {
 	w := in.Rollout
 	r.Steady = w.Exists && w.Current && w.Ready == w.Wanted && w.Updated == w.Wanted && w.Pods == w.Wanted ||
 		!w.Exists && st.Phase == v1alpha1.PhaseBlocked
-	if good := in.Decision.Ledger.Good; good != nil {
-		st.CurrentVersion, st.CurrentImage = good.Version, good.Image
-	}
+	// An operation that runs, or begins in a moment, has deadlines that no event tells of.
+	r.Steady = r.Steady && in.Decision.Ledger.Operation == nil && in.Decision.Pending == nil && in.Ledger.Operation == nil
+	project(st, in.Decision.Ledger)
+	reportUpgrade(st, in)
 	st.TargetVersion, st.TargetImage = in.Decision.Target.Version, in.Decision.Target.Image
 	st.Replicas, st.ReadyReplicas, st.UpdatedReplicas = in.Rollout.Pods, in.Rollout.Ready, in.Rollout.Updated
 	st.Selector = metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: in.Identity.SelectorLabels()})
@@ -142,6 +150,15 @@ func phase(in Inputs, conditions []Condition) v1alpha1.Phase {
 		return v1alpha1.PhaseBlocked
 	case in.Decision.Ledger.Good == nil:
 		return v1alpha1.PhaseInitializing
+	case in.Decision.Failure != nil:
+		return v1alpha1.PhaseDegraded
+	case in.Decision.Ledger.Operation != nil:
+		switch in.Decision.Ledger.Operation.Kind {
+		case upgrade.OperationRollback, upgrade.OperationManualRollback:
+			return v1alpha1.PhaseRollingBack
+		case upgrade.OperationUpgrade, upgrade.OperationPodUpdate:
+		}
+		return v1alpha1.PhaseUpgrading
 	case degraded(in):
 		return v1alpha1.PhaseDegraded
 	case blocked:

@@ -1,19 +1,75 @@
 package upgrade
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
-// A Release is a version of the directory server and the image it comes in.
+// A Release is a version of the directory server, the image it comes in and the
+// pod template it runs with.
 type Release struct {
 	// Version without a leading v; "" where nobody knows it.
 	Version string `json:"version,omitempty"`
 	// Image as the spec names it.
 	Image string `json:"image"`
-	// Template is the hash of the pod template it ran with.
+	// Template names the pod template: see TemplateID.
 	Template string `json:"template,omitempty"`
+}
+
+// samePair says that version and image are the same.
+func (r Release) samePair(o Release) bool { return r.Version == o.Version && r.Image == o.Image }
+
+// name is the version, or the image where the version is unknown.
+func (r Release) name() string {
+	if r.Version != "" {
+		return r.Version
+	}
+	return r.Image
+}
+
+// String tells version and image.
+func (r Release) String() string {
+	if r.Version == "" {
+		return r.Image
+	}
+	return r.Version + " (" + r.Image + ")"
+}
+
+// TemplateID names a pod template by two hashes: of the inputs, those fields of the
+// spec that a pod must be restarted for, and of the template that a function made
+// of them. A newer function may make another template of the same inputs (R44).
+func TemplateID(inputs, rendering []byte) string {
+	return shortHash(inputs) + "-" + shortHash(rendering)
+}
+
+// NamesTemplate says whether a name is that of a rendering, whatever it was made of.
+func NamesTemplate(name string, rendering []byte) bool {
+	_, r, ok := strings.Cut(name, "-")
+	return ok && r == shortHash(rendering)
+}
+
+func shortHash(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:6])
+}
+
+// sameInputs says that two templates were made of the same fields of the spec.
+func sameInputs(a, b string) bool {
+	x, _, _ := strings.Cut(a, "-")
+	y, _, _ := strings.Cut(b, "-")
+	return x == y
+}
+
+// sameRendering says that two templates are the same, whatever they were made of.
+func sameRendering(a, b string) bool {
+	_, x, ok := strings.Cut(a, "-")
+	_, y, both := strings.Cut(b, "-")
+	return ok && both && x == y
 }
 
 // A Ledger is the function's memory: the annotation on the StatefulSet that is
@@ -24,8 +80,10 @@ type Ledger struct {
 	Good *Release `json:"good,omitempty"`
 	// Operation that runs.
 	Operation *Operation `json:"operation,omitempty"`
-	// Rejected is the target that failed and is not tried again.
+	// Rejected is the target that is not tried again.
 	Rejected *Rejected `json:"rejected,omitempty"`
+	// RejectedPods is the update of the pods alone that is not tried again.
+	RejectedPods *Rejected `json:"rejectedPods,omitempty"`
 	// RollbackTo is the consumed rollback request.
 	RollbackTo string `json:"rollbackTo,omitempty"`
 	// Founded are the names of the suffixes whose root entry was created.
@@ -36,14 +94,25 @@ type Ledger struct {
 
 // An Operation is a change of the pods that is under way.
 type Operation struct {
-	ID        string        `json:"id"`
-	Kind      OperationKind `json:"kind"`
-	From      Release       `json:"from"`
-	To        Release       `json:"to"`
-	StartedAt time.Time     `json:"startedAt"`
-	// Pod is the one being replaced, since PodSince.
+	ID   string        `json:"id"`
+	Kind OperationKind `json:"kind"`
+	From Release       `json:"from"`
+	To   Release       `json:"to"`
+	// StartedAt is when the change began that this operation makes or takes back.
+	StartedAt time.Time `json:"startedAt"`
+	// Pod is the one being replaced, since PodSince. Pods above it were replaced,
+	// those below it were not.
 	Pod      string     `json:"pod,omitempty"`
 	PodSince *time.Time `json:"podSince,omitempty"`
+	// Mend says that pods which are not Ready are replaced first, each by being
+	// deleted, and none that is Ready.
+	Mend bool `json:"mend,omitempty"`
+	// Degraded says that the operation was allowed to start on a service with
+	// servers missing.
+	Degraded bool `json:"degraded,omitempty"`
+	// Reason and Message tell why From is being left, in a rollback.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
 }
 
 // An OperationKind says why pods change.
@@ -57,12 +126,14 @@ const (
 	OperationManualRollback OperationKind = "ManualRollback"
 )
 
-// Rejected is a release that failed.
+// Rejected is a release that is not tried again until the spec names another one
+// in between (R36).
 type Rejected struct {
 	Release
 
-	Reason string    `json:"reason"`
-	At     time.Time `json:"at"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message,omitempty"`
+	At      time.Time `json:"at"`
 }
 
 // A HistoryEntry is an operation that ended.
@@ -71,6 +142,7 @@ type HistoryEntry struct {
 	To          Release   `json:"to"`
 	Result      Result    `json:"result"`
 	Reason      string    `json:"reason,omitempty"`
+	Message     string    `json:"message,omitempty"`
 	StartedAt   time.Time `json:"startedAt"`
 	CompletedAt time.Time `json:"completedAt"`
 }
@@ -85,6 +157,58 @@ const (
 	ResultFailed     Result = "Failed"
 	ResultSuperseded Result = "Superseded"
 )
+
+// maxHistory is how many entries are kept (R32).
+const maxHistory = 10
+
+// ended records an operation.
+func (l *Ledger) ended(e HistoryEntry) {
+	l.History = append([]HistoryEntry{e}, l.History...)
+	if len(l.History) > maxHistory {
+		l.History = l.History[:maxHistory]
+	}
+}
+
+// recorded is the release of that version that the service has run, with the image
+// it had then; nil where there was none.
+func (l *Ledger) recorded(version string) *Release {
+	if l.Good != nil && l.Good.Version == version {
+		return l.Good
+	}
+	for i := range l.History {
+		e := &l.History[i]
+		if e.Result == ResultSucceeded && e.To.Version == version {
+			return &e.To
+		}
+		if e.From.Version == version {
+			return &e.From
+		}
+	}
+	return nil
+}
+
+// clone shares nothing that a decision changes.
+func (l Ledger) clone() Ledger {
+	c := l
+	if l.Good != nil {
+		g := *l.Good
+		c.Good = &g
+	}
+	if l.Operation != nil {
+		o := *l.Operation
+		c.Operation = &o
+	}
+	if l.Rejected != nil {
+		r := *l.Rejected
+		c.Rejected = &r
+	}
+	if l.RejectedPods != nil {
+		r := *l.RejectedPods
+		c.RejectedPods = &r
+	}
+	c.History = slices.Clone(l.History)
+	return c
+}
 
 // ParseLedger reads the annotation. "" is an empty ledger.
 func ParseLedger(annotation string) (Ledger, error) {
@@ -109,13 +233,19 @@ func (l Ledger) String() (string, error) {
 
 // Recover is the ledger of a service: what the StatefulSet carries; where that is
 // lost or unreadable, what the status projected from it; else nothing is known.
-func Recover(annotation string, status Release) Ledger {
+func Recover(annotation string, projected Ledger) Ledger {
 	l, err := ParseLedger(annotation)
-	if err != nil {
-		l = Ledger{}
+	if err != nil || annotation == "" {
+		l = projected
 	}
-	if l.Good == nil && status.Image != "" {
-		l.Good = &Release{Version: status.Version, Image: status.Image}
+	if l.Good != nil && l.Good.Image == "" {
+		l.Good = nil
+	}
+	if l.Good == nil && projected.Good != nil && projected.Good.Image != "" {
+		l.Good = projected.Good
+	}
+	if o := l.Operation; o != nil && (o.To.Image == "" || o.From.Image == "" || l.Good == nil) {
+		l.Operation = nil
 	}
 	return l
 }

@@ -46,10 +46,12 @@ func TestLedger(t *testing.T) {
 				Operation: &Operation{
 					ID: "1", Kind: OperationUpgrade, From: old, To: next,
 					StartedAt: at, Pod: "ds-1", PodSince: ptr.To(at.Add(time.Minute)),
+					Mend: true, Degraded: true, Reason: "Aborted", Message: "why",
 				},
-				Rejected:   &Rejected{Release: next, Reason: "ImagePullBackOff", At: at},
-				RollbackTo: "3.0.0",
-				Founded:    []string{"userroot", "other"},
+				Rejected:     &Rejected{Release: next, Reason: "ImagePullBackOff", At: at},
+				RejectedPods: &Rejected{Release: old, Reason: "CrashLoopBackOff", Message: "pod ds-0", At: at},
+				RollbackTo:   "3.0.0",
+				Founded:      []string{"userroot", "other"},
 				History: []HistoryEntry{
 					{From: old, To: next, Result: ResultRolledBack, Reason: "NotReady", StartedAt: at, CompletedAt: at.Add(time.Hour)},
 					{From: next, To: old, Result: ResultSucceeded, StartedAt: at, CompletedAt: at},
@@ -59,8 +61,10 @@ func TestLedger(t *testing.T) {
 				`"operation":{"id":"1","kind":"Upgrade",` +
 				`"from":{"version":"3.1.0","image":"dirsrv:3.1.0","template":"aaa"},` +
 				`"to":{"version":"3.1.1","image":"dirsrv:3.1.1","template":"bbb"},` +
-				`"startedAt":"2026-02-03T04:05:06Z","pod":"ds-1","podSince":"2026-02-03T04:06:06Z"},` +
+				`"startedAt":"2026-02-03T04:05:06Z","pod":"ds-1","podSince":"2026-02-03T04:06:06Z",` +
+				`"mend":true,"degraded":true,"reason":"Aborted","message":"why"},` +
 				`"rejected":{"version":"3.1.1","image":"dirsrv:3.1.1","template":"bbb","reason":"ImagePullBackOff","at":"2026-02-03T04:05:06Z"},` +
+				`"rejectedPods":{"version":"3.1.0","image":"dirsrv:3.1.0","template":"aaa","reason":"CrashLoopBackOff","message":"pod ds-0","at":"2026-02-03T04:05:06Z"},` +
 				`"rollbackTo":"3.0.0","founded":["userroot","other"],` +
 				`"history":[` +
 				`{"from":{"version":"3.1.0","image":"dirsrv:3.1.0","template":"aaa"},` +
@@ -119,33 +123,37 @@ func TestParseLedger(t *testing.T) {
 	}
 }
 
+// What the StatefulSet carries is the truth; the status is its spare copy.
 func TestRecover(t *testing.T) {
-	status := Release{Version: "3.1.0", Image: "dirsrv:3.1.0"}
-	good := &Release{Version: "3.1.1", Image: "dirsrv:3.1.1"}
+	at := time.Date(2026, time.February, 3, 4, 5, 6, 0, time.UTC)
+	good, newer := Release{Version: "3.1.0", Image: "dirsrv:3.1.0"}, Release{Version: "3.1.1", Image: "dirsrv:3.1.1"}
+	running := &Operation{ID: "1", Kind: OperationUpgrade, From: good, To: newer, StartedAt: at, Pod: "ds-1", PodSince: &at}
+	history := []HistoryEntry{{From: newer, To: good, Result: ResultSucceeded, StartedAt: at, CompletedAt: at}}
+	projected := Ledger{Good: &good, Operation: running, RollbackTo: "3.0.0", History: history}
 	annotation := `{"good":{"version":"3.1.1","image":"dirsrv:3.1.1"},"founded":["userroot"]}`
 
 	cases := map[string]struct {
 		reason     string
 		annotation string
-		status     Release
+		projected  Ledger
 		want       Ledger
 	}{
 		"Annotation": {
-			reason:     "What the StatefulSet carries is the truth; status is a projection of it.",
+			reason:     "What the status says as well does not count, an operation included.",
 			annotation: annotation,
-			status:     status,
-			want:       Ledger{Good: good, Founded: []string{"userroot"}},
+			projected:  projected,
+			want:       Ledger{Good: &newer, Founded: []string{"userroot"}},
 		},
 		"Lost": {
-			reason: "Where the StatefulSet is gone, the status remembers.",
-			status: status,
-			want:   Ledger{Good: &status},
+			reason:    "Where the StatefulSet is gone, the status remembers all of it.",
+			projected: projected,
+			want:      projected,
 		},
 		"Garbled": {
 			reason:     "An unreadable annotation counts as lost, and stops nothing.",
 			annotation: annotation[:len(annotation)/2],
-			status:     status,
-			want:       Ledger{Good: &status},
+			projected:  projected,
+			want:       projected,
 		},
 		"GarbledHalfway": {
 			reason:     "Nothing is taken from an annotation that cannot be read to its end.",
@@ -155,23 +163,74 @@ func TestRecover(t *testing.T) {
 		"NeverGood": {
 			reason:     "A ledger without a good release keeps its other parts.",
 			annotation: `{"founded":["userroot"]}`,
-			status:     status,
-			want:       Ledger{Good: &status, Founded: []string{"userroot"}},
+			projected:  projected,
+			want:       Ledger{Good: &good, Founded: []string{"userroot"}},
 		},
 		"NothingKnown": {
 			reason: "Where both are gone nothing is known.",
 			want:   Ledger{},
 		},
-		"StatusWithoutImage": {
-			reason: "A version without its image is not a release to go back to.",
-			status: Release{Version: "3.1.0"},
-			want:   Ledger{},
+		"ProjectedWithoutImage": {
+			reason:    "A version without its image is not a release to go back to; nor does an operation run that could not.",
+			projected: Ledger{Good: &Release{Version: "3.1.0"}, Operation: running},
+			want:      Ledger{},
+		},
+		"AnnotationWithoutImage": {
+			reason:     "The same of the annotation: the status helps out.",
+			annotation: `{"good":{"version":"3.1.1","image":""}}`,
+			projected:  Ledger{Good: &good},
+			want:       Ledger{Good: &good},
+		},
+		"OperationToNowhere": {
+			reason:     "An operation that lacks an image is none.",
+			annotation: `{"good":{"image":"dirsrv:3.1.0"},"operation":{"id":"1","kind":"Upgrade","from":{"image":"dirsrv:3.1.0"},"to":{"version":"3.1.1","image":""},"startedAt":"2026-02-03T04:05:06Z"}}`,
+			want:       Ledger{Good: &Release{Image: "dirsrv:3.1.0"}},
+		},
+		"OperationFromNowhere": {
+			reason:     "Both.",
+			annotation: `{"good":{"image":"dirsrv:3.1.0"},"operation":{"id":"1","kind":"Upgrade","from":{"image":""},"to":{"image":"dirsrv:3.1.1"},"startedAt":"2026-02-03T04:05:06Z"}}`,
+			want:       Ledger{Good: &Release{Image: "dirsrv:3.1.0"}},
+		},
+		"OperationWithoutGood": {
+			reason:     "One that has nothing to go back to is none.",
+			annotation: `{"operation":{"id":"1","kind":"Upgrade","from":{"image":"dirsrv:3.1.0"},"to":{"image":"dirsrv:3.1.1"},"startedAt":"2026-02-03T04:05:06Z"}}`,
+			want:       Ledger{},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, Recover(tc.annotation, tc.status)); diff != "" {
+			if diff := cmp.Diff(tc.want, Recover(tc.annotation, tc.projected)); diff != "" {
 				t.Errorf("\n%s\nRecover(%q): -want, +got:\n%s", tc.reason, tc.annotation, diff)
+			}
+		})
+	}
+}
+
+// R44: a template's name tells what it was made of, and what it is.
+func TestTemplateID(t *testing.T) {
+	id := TemplateID([]byte("inputs"), []byte("rendering"))
+	cases := map[string]struct {
+		reason    string
+		other     string
+		inputs    bool
+		rendering bool
+	}{
+		"Same":           {reason: "The same bytes have the same name.", other: TemplateID([]byte("inputs"), []byte("rendering")), inputs: true, rendering: true},
+		"OtherRendering": {reason: "A newer function.", other: TemplateID([]byte("inputs"), []byte("another")), inputs: true},
+		"OtherInputs":    {reason: "A default that the spec names now.", other: TemplateID([]byte("others"), []byte("rendering")), rendering: true},
+		"Other":          {reason: "Another spec.", other: TemplateID([]byte("rendering"), []byte("inputs"))},
+		"None":           {reason: "No template is none.", other: ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := sameInputs(id, tc.other); got != tc.inputs {
+				t.Errorf("\n%s\nsameInputs(%q, %q): want %t, got %t", tc.reason, id, tc.other, tc.inputs, got)
+			}
+			if got := sameRendering(id, tc.other); got != tc.rendering {
+				t.Errorf("\n%s\nsameRendering(%q, %q): want %t, got %t", tc.reason, id, tc.other, tc.rendering, got)
+			}
+			if got := NamesTemplate(tc.other, []byte("rendering")); got != tc.rendering {
+				t.Errorf("\n%s\nNamesTemplate(%q): want %t, got %t", tc.reason, tc.other, tc.rendering, got)
 			}
 		})
 	}

@@ -21,6 +21,13 @@ type Input struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// AgentImage is the image of the function's own program, for the Jobs that it
+	// composes. By default it is the package image that the function was built for.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	AgentImage string `json:"agentImage,omitempty"`
+
 	// ImageCatalog tells the version of images whose tag does not, for example
 	// images named by digest, or `latest`.
 	// +optional

@@ -1,0 +1,288 @@
+package compose
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/389ds/function-directoryservice/apis/v1alpha1"
+	"github.com/389ds/function-directoryservice/fn/naming"
+	"github.com/389ds/function-directoryservice/fn/upgrade"
+)
+
+// Templates are the pod templates that can be had: what this function makes of the
+// spec, and those that the StatefulSet carries. A carried one is returned byte for
+// byte, whatever a newer function would make of the same spec (R44), and never the
+// live one: what somebody changed by hand has passed no gate.
+type Templates struct {
+	pod    podInputs
+	inputs []byte
+
+	made    map[string]template
+	carried map[string]carried
+	// present is the name of the template that the StatefulSet carries as its own.
+	present string
+}
+
+// podInputs are what a pod template is made of, besides the image.
+type podInputs struct {
+	Identity naming.Identity
+	Spec     *v1alpha1.DirectoryServiceSpec
+	Password v1alpha1.SecretKeyRef
+}
+
+// A template that was made.
+type template struct {
+	name string
+	spec corev1.PodTemplateSpec
+	doc  []byte
+}
+
+// A carried template is in an annotation.
+type carried struct {
+	doc        []byte
+	annotation string
+}
+
+// NewTemplates of a service. Own are the pod settings of the spec itself, without the
+// platform's defaults: only a change of those is one that the user asked for.
+func NewTemplates(id naming.Identity, spec *v1alpha1.DirectoryServiceSpec, own v1alpha1.PodSettings, password v1alpha1.SecretKeyRef, annotations map[string]string) (*Templates, error) {
+	// The ServiceAccount is an object of its own.
+	own.ServiceAccountAnnotations = nil
+	inputs, err := json.Marshal(struct {
+		Password v1alpha1.SecretKeyRef
+		Startup  v1alpha1.Startup
+		Settings v1alpha1.PodSettings
+	}{password, spec.Startup, own})
+	if err != nil {
+		return nil, fmt.Errorf("cannot hash the spec: %w", err)
+	}
+	t := &Templates{
+		pod:     podInputs{Identity: id, Spec: spec, Password: password},
+		inputs:  inputs,
+		made:    map[string]template{},
+		carried: map[string]carried{},
+	}
+	for _, a := range []string{naming.AnnotationGoodTemplate, naming.AnnotationTemplate} {
+		name, doc, err := decodeTemplate(annotations[a])
+		if err != nil {
+			// Lost, or changed by hand: it is made again.
+			continue
+		}
+		t.carried[name] = carried{doc: doc, annotation: annotations[a]}
+		if a == naming.AnnotationTemplate {
+			t.present = name
+		}
+	}
+	return t, nil
+}
+
+// Name of the template that this function makes for an image; "" where it cannot.
+func (t *Templates) Name(image string) string {
+	m, err := t.make(image)
+	if err != nil {
+		return ""
+	}
+	return m.name
+}
+
+// Stored says whether a template can be had as it was.
+func (t *Templates) Stored(name string) bool {
+	_, ok := t.carried[name]
+	return ok
+}
+
+// Present is the name of the template that the StatefulSet says it has; "" where it
+// does not say.
+func (t *Templates) Present() string { return t.present }
+
+func (t *Templates) make(image string) (template, error) {
+	if m, ok := t.made[image]; ok {
+		return m, nil
+	}
+	m := template{spec: podTemplate(t.pod, image)}
+	var err error
+	if m.doc, err = json.Marshal(&m.spec); err != nil {
+		return template{}, fmt.Errorf("cannot write the pod template: %w", err)
+	}
+	m.name = upgrade.TemplateID(append(slices.Clone(t.inputs), image...), m.doc)
+	t.made[image] = m
+	return m, nil
+}
+
+// get a release's template.
+func (t *Templates) get(r upgrade.Release) (corev1.PodTemplateSpec, error) {
+	m, err := t.make(r.Image)
+	if err != nil {
+		return corev1.PodTemplateSpec{}, err
+	}
+	if m.name == r.Template || !t.Stored(r.Template) {
+		return m.spec, nil
+	}
+	return t.carriedSpec(r.Template)
+}
+
+func (t *Templates) carriedSpec(name string) (corev1.PodTemplateSpec, error) {
+	spec := corev1.PodTemplateSpec{}
+	if err := json.Unmarshal(t.carried[name].doc, &spec); err != nil {
+		return corev1.PodTemplateSpec{}, fmt.Errorf("cannot read the carried pod template: %w", err)
+	}
+	return spec, nil
+}
+
+// annotations carry the template that runs and, where that is another one, the last
+// good one, so that both can be had again.
+func (t *Templates) annotations(run upgrade.Release, good *upgrade.Release) (map[string]string, error) {
+	out := map[string]string{}
+	add := func(annotation string, r upgrade.Release) error {
+		if c, ok := t.carried[r.Template]; ok {
+			out[annotation] = c.annotation
+			return nil
+		}
+		m, err := t.make(r.Image)
+		if err != nil {
+			return err
+		}
+		out[annotation], err = encodeTemplate(m.name, m.doc)
+		return err
+	}
+	if err := add(naming.AnnotationTemplate, run); err != nil {
+		return nil, err
+	}
+	if good != nil && good.Template != run.Template {
+		if err := add(naming.AnnotationGoodTemplate, *good); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Difference names the fields in which the template that this function makes for an
+// image differs from a carried one.
+func (t *Templates) Difference(image, name string) string {
+	m, err := t.make(image)
+	if err != nil {
+		return ""
+	}
+	var a, b any
+	if json.Unmarshal(t.carried[name].doc, &a) != nil || json.Unmarshal(m.doc, &b) != nil {
+		return ""
+	}
+	fields := differing(nil, "", a, b)
+	const most = 10
+	if len(fields) > most {
+		fields = append(fields[:most], fmt.Sprintf("and %d more", len(fields)-most))
+	}
+	return strings.Join(fields, ", ")
+}
+
+// differing fields of two JSON documents, by path. Elements of a list that have a
+// name go by it.
+func differing(out []string, path string, a, b any) []string {
+	x, isMap := a.(map[string]any)
+	y, both := b.(map[string]any)
+	if !isMap || !both {
+		if p, q := byName(a), byName(b); p != nil && q != nil {
+			x, y = p, q
+		} else {
+			if !equalJSON(a, b) {
+				out = append(out, strings.TrimPrefix(path, "."))
+			}
+			return out
+		}
+	}
+	keys := map[string]bool{}
+	for k := range x {
+		keys[k] = true
+	}
+	for k := range y {
+		keys[k] = true
+	}
+	for _, k := range sorted(keys) {
+		out = differing(out, path+"."+k, x[k], y[k])
+	}
+	return out
+}
+
+func byName(v any) map[string]any {
+	list, ok := v.([]any)
+	if !ok {
+		return nil
+	}
+	out := make(map[string]any, len(list))
+	for _, e := range list {
+		m, _ := e.(map[string]any)
+		name, ok := m["name"].(string)
+		if !ok {
+			return nil
+		}
+		out[name] = e
+	}
+	return out
+}
+
+func equalJSON(a, b any) bool {
+	x, err := json.Marshal(a)
+	if err != nil {
+		return false
+	}
+	y, err := json.Marshal(b)
+	return err == nil && bytes.Equal(x, y)
+}
+
+func sorted(keys map[string]bool) []string {
+	out := make([]string, 0, len(keys))
+	for k := range keys {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// An annotation holds `<name>.<document, gzip, base64>`.
+func encodeTemplate(name string, doc []byte) (string, error) {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write(doc); err != nil {
+		return "", fmt.Errorf("cannot pack the pod template: %w", err)
+	}
+	if err := z.Close(); err != nil {
+		return "", fmt.Errorf("cannot pack the pod template: %w", err)
+	}
+	return name + "." + base64.StdEncoding.EncodeToString(b.Bytes()), nil
+}
+
+var errTemplate = errors.New("not a pod template")
+
+// maxTemplate bounds what an annotation may unpack to.
+const maxTemplate = 1 << 20
+
+func decodeTemplate(annotation string) (name string, doc []byte, err error) {
+	name, packed, ok := strings.Cut(annotation, ".")
+	if !ok {
+		return "", nil, errTemplate
+	}
+	raw, err := base64.StdEncoding.DecodeString(packed)
+	if err != nil {
+		return "", nil, fmt.Errorf("%w: %w", errTemplate, err)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(raw))
+	if err != nil {
+		return "", nil, fmt.Errorf("%w: %w", errTemplate, err)
+	}
+	if doc, err = io.ReadAll(io.LimitReader(z, maxTemplate)); err != nil {
+		return "", nil, fmt.Errorf("%w: %w", errTemplate, err)
+	}
+	if !upgrade.NamesTemplate(name, doc) {
+		return "", nil, errTemplate
+	}
+	return name, doc, nil
+}

@@ -1,0 +1,171 @@
+package fn
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/389ds/function-directoryservice/fn/compose"
+	"github.com/389ds/function-directoryservice/fn/naming"
+	"github.com/389ds/function-directoryservice/fn/observed"
+	"github.com/389ds/function-directoryservice/fn/report"
+	"github.com/389ds/function-directoryservice/fn/upgrade"
+)
+
+// rolloutOf is what the StatefulSet says of its servers.
+func rolloutOf(state *observed.State, templates *compose.Templates) upgrade.Rollout {
+	sts := state.StatefulSet
+	if sts == nil {
+		return upgrade.Rollout{}
+	}
+	r := upgrade.Rollout{
+		Exists:          true,
+		Wanted:          ptr.Deref(sts.Spec.Replicas, 1),
+		Current:         sts.Status.ObservedGeneration == sts.GetGeneration(),
+		Pods:            sts.Status.Replicas,
+		Ready:           sts.Status.ReadyReplicas,
+		Updated:         sts.Status.UpdatedReplicas,
+		UpdateRevision:  sts.Status.UpdateRevision,
+		CurrentRevision: sts.Status.CurrentRevision,
+		OnDelete:        sts.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType,
+	}
+	if u := sts.Spec.UpdateStrategy.RollingUpdate; u != nil {
+		r.Partition = ptr.Deref(u.Partition, 0)
+	}
+	r.Running.Version = sts.GetLabels()[naming.LabelVersion]
+	r.Running.Template = templates.Present()
+	for _, c := range sts.Spec.Template.Spec.Containers {
+		if c.Name == naming.Container {
+			r.Running.Image = c.Image
+		}
+	}
+	return r
+}
+
+// podsOf the service, as far as a rollout cares.
+func podsOf(state *observed.State) []upgrade.Pod {
+	out := make([]upgrade.Pod, 0, len(state.Pods.Value))
+	for i := range state.Pods.Value {
+		pod := &state.Pods.Value[i]
+		ordinal, err := strconv.ParseInt(strings.TrimPrefix(pod.GetName(), state.Identity.StatefulSet()+"-"), 10, 32)
+		if err != nil {
+			continue
+		}
+		p := upgrade.Pod{
+			Name:        pod.GetName(),
+			Ordinal:     int32(ordinal),
+			UID:         string(pod.GetUID()),
+			Revision:    pod.GetLabels()[appsv1.StatefulSetRevisionLabel],
+			Created:     pod.GetCreationTimestamp().Time,
+			Terminating: pod.GetDeletionTimestamp() != nil,
+		}
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodReady {
+				p.Ready = c.Status == corev1.ConditionTrue
+				p.Since = c.LastTransitionTime.Time
+			}
+		}
+		for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+			for j := range list {
+				containerOf(&p, &list[j])
+			}
+		}
+		p.Report = reportOf(state, pod)
+		out = append(out, p)
+	}
+	return out
+}
+
+// containerOf a pod that is not running as it should.
+func containerOf(p *upgrade.Pod, c *corev1.ContainerStatus) {
+	p.HasAgent = p.HasAgent || c.Name == naming.AgentContainer
+	ended, failed := "", false
+	for _, t := range []*corev1.ContainerStateTerminated{c.LastTerminationState.Terminated, c.State.Terminated} {
+		if t == nil || t.ExitCode == 0 {
+			continue
+		}
+		failed = true
+		ended = strings.TrimSpace(t.Message)
+		if r, ok := report.ParseRefusal(t.Message); ok {
+			p.Refusal = &upgrade.Refusal{Reason: r.Reason, Message: r.Message}
+		} else if ended == "" {
+			ended = strings.TrimSpace("exit code " + strconv.Itoa(int(t.ExitCode)) + " " + strings.TrimPrefix(t.Reason, "Error"))
+		}
+	}
+	if p.Waiting != "" {
+		return
+	}
+	waiting, detail := "", ""
+	if w := c.State.Waiting; w != nil {
+		waiting, detail = w.Reason, w.Message
+	}
+	switch waiting {
+	case "ErrImagePull":
+		// The kubelet says the one and the other in turn.
+		waiting = reasonPull
+	case "":
+		// Between two restarts a crash loop looks like a start.
+		if failed && c.RestartCount >= restartsOfLoop {
+			waiting = reasonLoop
+		}
+	}
+	if transientWait[waiting] {
+		return
+	}
+	if waiting == reasonLoop {
+		// What the kubelet says has the seconds of its back-off in it.
+		detail = ended
+	}
+	p.Waiting, p.Container, p.Message = waiting, "container "+c.Name+", image "+c.Image, detail
+}
+
+const (
+	reasonPull = "ImagePullBackOff"
+	reasonLoop = "CrashLoopBackOff"
+	// restartsOfLoop: the kubelet restarts a container that failed once without delay.
+	restartsOfLoop = 2
+)
+
+// transientWait are reasons that are part of every start.
+var transientWait = map[string]bool{"": true, "PodInitializing": true, "ContainerCreating": true}
+
+// reportOf the agent of this very pod.
+func reportOf(state *observed.State, pod *corev1.Pod) *upgrade.Report {
+	if state.Reports == nil {
+		return nil
+	}
+	r, err := report.Parse(state.Reports.Data[pod.GetName()])
+	if err != nil || r.PodUID != string(pod.GetUID()) {
+		return nil
+	}
+	return &upgrade.Report{Version: r.Version, Ready: r.Ready, Replicates: r.Replicates()}
+}
+
+// policyOf upgrades.
+func policyOf(state *observed.State) upgrade.Policy {
+	u := state.Service.Spec.Upgrade
+	return upgrade.Policy{
+		Paused:              u.Paused,
+		ProgressDeadline:    time.Duration(u.ProgressDeadlineSeconds) * time.Second,
+		MinReady:            time.Duration(u.MinReadySeconds) * time.Second,
+		KeepFailed:          !ptr.Deref(u.AutomaticRollback, true),
+		AutomaticPodUpdates: u.PodUpdates == "Automatic",
+	}
+}
+
+// requestsOf a person, on the XR or, from where Crossplane copies them, the claim.
+func requestsOf(state *observed.State) upgrade.Requests {
+	a := state.Service.GetAnnotations()
+	get := func(name string) string { return a[naming.Annotation(name)] }
+	return upgrade.Requests{
+		ApprovedTransition: get(upgrade.ApprovedTransition),
+		BackupConfirmed:    get(upgrade.BackupConfirmed),
+		AllowDegraded:      get(upgrade.AllowDegraded),
+		RollbackTo:         get(upgrade.RollbackTo),
+		ApplyPodUpdate:     get(upgrade.ApplyPodUpdate),
+	}
+}
