@@ -28,14 +28,19 @@ import (
 	"github.com/389ds/function-directoryservice/fn"
 )
 
-const usage = `usage: make render XR=FILE [OBSERVED=FILE] [REQUIRED=FILE] [FLAVOUR=namespaced|claim] [COMPOSITION=FILE]
+const usage = `usage: make render XR=FILE [OBSERVED=FILE] [REQUIRED=FILE] [FLAVOUR=namespaced|claim] [COMPOSITION=FILE] [NOW=TIME]
 
 XR           a DirectoryService as a user applies it, or an XDirectoryService
 OBSERVED     composed objects that exist, each with the annotation crossplane.io/composition-resource-name
 REQUIRED     other objects that exist: Secrets, Pods, PersistentVolumeClaims
 FLAVOUR      claim: the DirectoryService is a claim (default: namespaced)
 COMPOSITION  default: compositions/FLAVOUR.yaml
+NOW          what the function's clock shows, such as 2026-07-01T12:00:00Z (default: the time)
 `
+
+// agentImage stands for the function's own image, which its Jobs run: an installation
+// has the one that it was built for.
+const agentImage = "registry.example.com/function-directoryservice:v0.1.0"
 
 func main() {
 	if err := run(); err != nil {
@@ -70,7 +75,11 @@ func run() error {
 	}
 	defer os.RemoveAll(work)
 
-	target, err := serve()
+	now, err := clock(os.Getenv("NOW"))
+	if err != nil {
+		return err
+	}
+	target, err := serve(&fn.Function{Log: logging.NewNopLogger(), Random: rand.Reader, Now: now, AgentImage: agentImage})
 	if err != nil {
 		return err
 	}
@@ -112,7 +121,7 @@ spec:
 		"--crossplane-binary=" + core,
 		// Applies the schema's defaults, and tells the engine the kind of XR.
 		"--xrd=" + definition,
-		"--include-function-results", "--include-full-xr", "--timeout=2m",
+		"--include-function-results", "--timeout=2m",
 	}
 	for flag, file := range map[string]string{"--observed-resources": os.Getenv("OBSERVED"), "--required-resources": os.Getenv("REQUIRED")} {
 		if file != "" {
@@ -120,8 +129,54 @@ spec:
 		}
 	}
 	cmd := exec.CommandContext(context.Background(), cli, args...)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	return cmd.Run()
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return err
+	}
+	if out, err = withWholeXR(out, xr); err != nil {
+		return err
+	}
+	_, err = os.Stdout.Write(out)
+	return err
+}
+
+// withWholeXR is the output with what the user wrote in its first document, the XR:
+// the CLI prints its status and references alone. The CLI's own flag for that would
+// keep what was in the status before and is not any more.
+func withWholeXR(out, xr []byte) ([]byte, error) {
+	const separator = "\n---\n"
+	first, rest, more := bytes.Cut(out, []byte(separator))
+	rendered, whole := map[string]any{}, map[string]any{}
+	if err := yaml.Unmarshal(first, &rendered); err != nil {
+		return nil, err
+	}
+	if err := yaml.Unmarshal(xr, &whole); err != nil {
+		return nil, err
+	}
+	delete(whole, "status")
+	merge(whole, rendered)
+	b, err := yaml.Marshal(whole)
+	if err != nil {
+		return nil, err
+	}
+	b = append([]byte("---\n"), b...)
+	if more {
+		b = append(append(bytes.TrimSuffix(b, []byte("\n")), separator...), rest...)
+	}
+	return b, nil
+}
+
+// merge maps into maps.
+func merge(into, from map[string]any) {
+	for k, v := range from {
+		old, isMap := into[k].(map[string]any)
+		if m, both := v.(map[string]any); isMap && both {
+			merge(old, m)
+		} else {
+			into[k] = v
+		}
+	}
 }
 
 // readXR reads what a user applies and makes an XR of it: Crossplane makes the XR
@@ -199,8 +254,20 @@ func oneDocument(raw []byte) (map[string]any, error) {
 	return found, nil
 }
 
+// clock that stands at a time; nil, the real one, where none is given.
+func clock(at string) (func() time.Time, error) {
+	if at == "" {
+		return nil, nil //nolint:nilnil // The function's own default.
+	}
+	now, err := time.Parse(time.RFC3339, at)
+	if err != nil {
+		return nil, fmt.Errorf("NOW is a time such as 2026-07-01T12:00:00Z, not %q", at)
+	}
+	return func() time.Time { return now }, nil
+}
+
 // serve the function on loopback and return its address.
-func serve() (string, error) {
+func serve(f *fn.Function) (string, error) {
 	// The SDK listens by itself and tells nobody the port it got, so a free one
 	// is looked for first.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -213,7 +280,7 @@ func serve() (string, error) {
 	}
 	failed := make(chan error, 1)
 	go func() {
-		failed <- function.Serve(&fn.Function{Log: logging.NewNopLogger(), Random: rand.Reader},
+		failed <- function.Serve(f,
 			function.Listen("tcp", address), function.Insecure(true), function.WithMetricsServer(""))
 	}()
 	for range 100 {

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
@@ -18,6 +19,13 @@ import (
 
 // An Object is a YAML document.
 type Object = map[string]any
+
+// Now is what the function's clock shows in every case.
+var Now = time.Date(2026, time.July, 1, 12, 0, 0, 0, time.UTC)
+
+// AgentImage is the image of the function's own program in every case, as hack/render
+// has it.
+const AgentImage = "registry.example.com/function-directoryservice:v0.1.0"
 
 // A Case is a folder with xr.yaml and, where they say something, observed.yaml,
 // required.yaml and composition.yaml; want.yaml is what comes out.
@@ -30,6 +38,8 @@ type Case struct {
 	Required []Object
 	// Input of the function, from composition.yaml.
 	Input Object
+	// Now is what the function's clock shows.
+	Now time.Time
 }
 
 // Cases reads all cases below a folder.
@@ -53,7 +63,7 @@ func Cases(root string) ([]Case, error) {
 }
 
 func readCase(dir string) (Case, error) {
-	c := Case{Name: filepath.Base(dir), Dir: dir}
+	c := Case{Name: filepath.Base(dir), Dir: dir, Now: Now}
 	xr, err := readDocuments(c.File("xr.yaml"))
 	if err != nil {
 		return c, err

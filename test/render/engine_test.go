@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -27,13 +28,14 @@ func TestEngine(t *testing.T) {
 	}
 	for _, c := range allCases(t) {
 		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
 			want, err := os.ReadFile(c.File("want.yaml"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			cmd := exec.Command(render)
 			cmd.Dir = root
-			cmd.Env = append(os.Environ(), "XR="+filepath.Join("test", "render", c.Dir, "xr.yaml"))
+			cmd.Env = append(os.Environ(), "NOW="+c.Now.Format(time.RFC3339), "XR="+filepath.Join("test", "render", c.Dir, "xr.yaml"))
 			for name, file := range map[string]string{"OBSERVED": "observed.yaml", "REQUIRED": "required.yaml", "COMPOSITION": "composition.yaml"} {
 				if c.Has(file) {
 					cmd.Env = append(cmd.Env, name+"="+filepath.Join("test", "render", c.Dir, file))

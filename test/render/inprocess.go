@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/crossplane/function-sdk-go/logging"
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
@@ -24,7 +25,12 @@ const maxRuns = 6
 // Run calls the function as Crossplane does, again until its requirements are
 // stable, and returns the last request and response.
 func (c Case) Run() (*fnv1.RunFunctionRequest, *fnv1.RunFunctionResponse, error) {
-	f := &fn.Function{Log: logging.NewNopLogger(), Random: strings.NewReader(strings.Repeat("golden", 100))}
+	f := &fn.Function{
+		Log:        logging.NewNopLogger(),
+		Random:     strings.NewReader(strings.Repeat("golden", 100)),
+		Now:        func() time.Time { return c.Now },
+		AgentImage: AgentImage,
+	}
 	req, err := c.request()
 	if err != nil {
 		return nil, nil, err

@@ -2,14 +2,25 @@ package render
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strings"
 )
 
 const keyAnnotation = "crossplane.io/composition-resource-name"
 
-// generated stands for a value that differs from run to run.
-const generated = "GENERATED"
+// generated stands for a value that differs from run to run, and packed for what a
+// name before it tells: other versions of Go pack otherwise.
+const (
+	generated = "GENERATED"
+	packed    = "PACKED"
+)
+
+// packedTemplate is a pod template in an annotation, `<name>.<gzip, base64>`.
+var packedTemplate = regexp.MustCompile(`\b([0-9a-f]{12}-[0-9a-f]{12})\.H4sI[A-Za-z0-9+/=]+`)
+
+// unpacked is a text without packed templates.
+func unpacked(s string) string { return packedTemplate.ReplaceAllString(s, "$1."+packed) }
 
 // Normal is the output of a run without what Crossplane adds in its own name, so
 // that it can be compared between the engine and an in-process run: the XR's
@@ -70,6 +81,12 @@ func normalComposed(o Object, known map[string]bool) Object {
 			if strings.HasPrefix(l, "crossplane.io/") {
 				delete(labels, l)
 			}
+		}
+	}
+	annotations, _ := meta["annotations"].(Object)
+	for k, v := range annotations {
+		if s, ok := v.(string); ok {
+			annotations[k] = unpacked(s)
 		}
 	}
 	if o["kind"] == "Secret" {

@@ -2,22 +2,34 @@ package render
 
 import (
 	"flag"
+	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
+	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/389ds/function-directoryservice/fn/naming"
+	"github.com/389ds/function-directoryservice/fn/respond"
 )
 
 var update = flag.Bool("update", false, "write want.yaml instead of comparing with it")
 
 func allCases(t *testing.T) []Case {
 	t.Helper()
-	cases, err := Cases(".")
-	if err != nil {
-		t.Fatal(err)
+	var out []Case
+	for _, root := range []string{".", examples} {
+		cases, err := Cases(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, cases...)
 	}
-	return cases
+	return out
 }
 
 // TestGolden holds every case against its want.yaml, in-process.
@@ -33,7 +45,7 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			if *update {
-				if err := os.WriteFile(c.File("want.yaml"), got, 0o600); err != nil {
+				if err := os.WriteFile(c.File("want.yaml"), got, 0o644); err != nil {
 					t.Fatal(err)
 				}
 				return
@@ -70,11 +82,129 @@ func TestDeterministic(t *testing.T) {
 	}
 }
 
+// TestSteady: of a service that is as it should be the function says what is known
+// already, and composes what exists.
+func TestSteady(t *testing.T) {
+	for _, dir := range []string{"steady", examples + "/before", examples + "/pending-pod-update"} {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			c, err := readCase(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, rsp, err := c.Run()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range rsp.GetResults() {
+				t.Errorf("event %s: %s", r.GetReason(), r.GetMessage())
+			}
+			if got := rsp.GetMeta().GetTtl().AsDuration(); got != respond.SteadyTTL {
+				t.Errorf("called again after %s", got)
+			}
+			if rsp.GetDesired().GetComposite().GetReady() != fnv1.Ready_READY_TRUE {
+				t.Error("not Ready")
+			}
+			known := map[string]Object{}
+			for _, o := range c.Observed {
+				known[text(o, "metadata", "annotations", keyAnnotation)] = o
+			}
+			for key, r := range rsp.GetDesired().GetResources() {
+				o, err := fromStruct(r.GetResource())
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, d := range unlike(key, o, known[key]) {
+					t.Error(d)
+				}
+				delete(known, key)
+			}
+			for key := range known {
+				t.Errorf("%s is not composed", key)
+			}
+
+			xr, err := fromStruct(rsp.GetDesired().GetComposite().GetResource())
+			if err != nil {
+				t.Fatal(err)
+			}
+			before, _ := get(c.XR, "status").(Object)
+			for _, cond := range rsp.GetConditions() {
+				known := false
+				for _, b := range before["conditions"].([]any) {
+					known = known || text(b, "type") == cond.GetType() && text(b, "status") == conditionStatus[cond.GetStatus()] &&
+						text(b, "reason") == cond.GetReason() && text(b, "message") == cond.GetMessage()
+				}
+				if !known {
+					t.Errorf("another condition: %v", cond)
+				}
+				if cond.GetType() == "UpgradeBlocked" && cond.GetStatus() != fnv1.Status_STATUS_CONDITION_FALSE {
+					t.Errorf("blocked: %v", cond)
+				}
+			}
+			delete(before, "conditions")
+			if diff := cmp.Diff(before, xr["status"]); diff != "" {
+				t.Errorf("the status: -known, +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// unlike are the paths at which a desired document is not in an observed one.
+func unlike(path string, desired, observed any) []string {
+	var out []string
+	switch d := desired.(type) {
+	case Object:
+		o, _ := observed.(Object)
+		for k := range d {
+			out = append(out, unlike(path+"."+k, d[k], o[k])...)
+		}
+	case []any:
+		o, _ := observed.([]any)
+		if len(d) != len(o) {
+			return []string{fmt.Sprintf("%s: want %v, observed %v", path, desired, observed)}
+		}
+		for i := range d {
+			out = append(out, unlike(fmt.Sprintf("%s[%d]", path, i), d[i], o[i])...)
+		}
+	default:
+		if desired != observed {
+			out = append(out, fmt.Sprintf("%s: want %v, observed %v", path, desired, observed))
+		}
+	}
+	return out
+}
+
+// TestExamples: the README beside the stages of an upgrade names each of them.
+func TestExamples(t *testing.T) {
+	readme, err := os.ReadFile(filepath.Join(examples, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases, err := Cases(examples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := []string{"NOW=" + Now.Format(time.RFC3339)}
+	for _, c := range cases {
+		words = append(words, "`stage "+c.Name+"`")
+	}
+	for _, w := range words {
+		if !strings.Contains(string(readme), w) {
+			t.Errorf("examples/upgrade/README.md does not have %s", w)
+		}
+	}
+}
+
 // TestNothingVanishes: every observed object is in the response, but for those
-// that the spec turns off.
+// that the spec turns off, or that have done their work.
 func TestNothingVanishes(t *testing.T) {
-	gone := map[string]map[string]bool{
-		"scaled-down": {"poddisruptionbudget": true},
+	gone := func(c Case, key string) bool {
+		switch c.Name {
+		case "scaled-down":
+			return key == naming.KeyPodDisruptionBudget
+		case "stuck-pod-replaced":
+			return naming.IsUnstick(key)
+		}
+		return false
 	}
 	for _, c := range allCases(t) {
 		req, rsp, err := c.Run()
@@ -83,7 +213,7 @@ func TestNothingVanishes(t *testing.T) {
 		}
 		for key := range req.GetObserved().GetResources() {
 			_, kept := rsp.GetDesired().GetResources()[key]
-			if kept == gone[c.Name][key] {
+			if kept == gone(c, key) {
 				t.Errorf("%s: observed %q: kept %v, want %v", c.Name, key, kept, !kept)
 			}
 		}
