@@ -41,9 +41,20 @@ var suite = []struct {
 }{
 	{
 		name:   "no hot loop",
-		reason: "A settled service costs nothing, and one change has one answer.",
+		reason: "One change has one answer.",
 		run:    testRuns,
 		alone:  true,
+	},
+	{
+		name:   "R44 function update restarts nothing",
+		reason: "A thousand services survive their platform's update: servers get its pods when somebody says so.",
+		run:    testFunctionUpdateRestartsNothing,
+		alone:  true,
+	},
+	{
+		name:   "kubelet",
+		reason: "The stand-in for the kubelet does what the upgrades below take for granted.",
+		run:    testKubelet,
 	},
 	{
 		name:   "R1 R12 R13 R14 R18 examples",
@@ -102,6 +113,66 @@ var suite = []struct {
 		run:    testDeletion,
 	},
 	{
+		name:   "R30 R31 R32 R34 upgrade",
+		reason: "Pods are replaced one at a time, highest first, and success is judged by what runs.",
+		run:    testUpgrade,
+	},
+	{
+		name:   "R26 R27 R33 approval",
+		reason: "A major upgrade waits for two annotations, and its condition tells the command that sets them.",
+		run:    testUpgradeApproval,
+	},
+	{
+		name:   "R35 R36 failed upgrade",
+		reason: "An image that cannot run is left again by itself, over the same volumes, and not tried again.",
+		run:    testUpgradeFails,
+	},
+	{
+		name:   "R30 R35 stuck in the middle",
+		reason: "The stuck pod is replaced first; one that is Ready is not taken down for it.",
+		run:    testUpgradeStuckInTheMiddle,
+	},
+	{
+		name:   "R37 manual rollback",
+		reason: "An annotation goes back without an edit of the spec, and nothing comes of taking it away.",
+		run:    testManualRollback,
+	},
+	{
+		name:   "R40 progress deadline",
+		reason: "A server that runs and never becomes Ready is a failure too, in time.",
+		run:    testUpgradeDeadline,
+	},
+	{
+		name:   "R21 R38 scaled during an upgrade",
+		reason: "The number of replicas still applies while an upgrade runs.",
+		run:    testUpgradeScaled,
+	},
+	{
+		name:   "R31 StatefulSet deleted during an upgrade",
+		reason: "It is made again from what is known to be good, and the upgrade comes to its end.",
+		run:    testUpgradeStatefulSetDeleted,
+	},
+	{
+		name:   "R39 first image corrected",
+		reason: "What was never healthy anywhere may be left for any other version.",
+		run:    testFirstImageCorrected,
+	},
+	{
+		name:   "R35 resources too small",
+		reason: "A change of the pods that is no upgrade is taken back like one.",
+		run:    testResourcesTooSmall,
+	},
+	{
+		name:   "R24 upgrade in two patches",
+		reason: "Version and image may come one after the other.",
+		run:    testUpgradeInTwoPatches,
+	},
+	{
+		name:   "R29 unhealthy",
+		reason: "An upgrade waits for a service that misses a server.",
+		run:    testUpgradeUnhealthy,
+	},
+	{
 		name:   "R7 storage",
 		reason: "A size that the volumes cannot get is refused by a condition; nothing is touched.",
 		run:    testStorage,
@@ -136,6 +207,7 @@ func TestControlPlane(t *testing.T) {
 					}
 				}
 			})
+			t.Run("quiet", cp.testQuiet)
 			// These look back at all that happened, so they come last.
 			t.Run("S11 nothing forbidden", cp.testNothingForbidden)
 			t.Run("no circuit opened", cp.testNoCircuitOpened)

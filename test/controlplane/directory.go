@@ -3,6 +3,7 @@
 package controlplane
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -48,14 +49,19 @@ func (cp *controlPlane) namespace(t *testing.T, name string) string {
 	return name
 }
 
-// apply applies one DirectoryService with kubectl, as a user does, and removes it after the test so that it
-// takes no part in what the next one measures.
-func (cp *controlPlane) apply(t *testing.T, namespace, manifest string) directory {
+// applyForGood applies one DirectoryService with kubectl, as a user does.
+func (cp *controlPlane) applyForGood(t *testing.T, namespace, manifest string) directory {
 	t.Helper()
 	u := &unstructured.Unstructured{}
 	must(t, yaml.Unmarshal([]byte(manifest), u))
 	cp.kubectl(t, manifest, "apply", "-n", namespace, "-f", "-")
-	d := directory{cp: cp, namespace: namespace, name: u.GetName()}
+	return directory{cp: cp, namespace: namespace, name: u.GetName()}
+}
+
+// apply applies a DirectoryService and removes it after the test so that it takes no part in what the next one measures.
+func (cp *controlPlane) apply(t *testing.T, namespace, manifest string) directory {
+	t.Helper()
+	d := cp.applyForGood(t, namespace, manifest)
 	t.Cleanup(func() {
 		cp.recorder.allowService(namespace)
 		_, _ = cp.tryKubectl(t, "", "delete", "dirsrv", d.name, "-n", namespace, "--ignore-not-found", "--wait=false")
@@ -212,7 +218,7 @@ func (d directory) pods(t *testing.T) []corev1.Pod {
 func (d directory) markPodsReady(t *testing.T) {
 	t.Helper()
 	for _, c := range d.claims(t) {
-		d.provision(t, c)
+		must(t, d.cp.provision(t.Context(), &c))
 	}
 	for _, p := range d.pods(t) {
 		if p.Status.Phase == corev1.PodRunning {
@@ -244,12 +250,11 @@ func (d directory) markPodsReady(t *testing.T) {
 }
 
 // provision makes a volume for a claim that has none; Kubernetes' own controller binds the two.
-func (d directory) provision(t *testing.T, c corev1.PersistentVolumeClaim) {
-	t.Helper()
+func (cp *controlPlane) provision(ctx context.Context, c *corev1.PersistentVolumeClaim) error {
 	if c.Status.Phase == corev1.ClaimBound {
-		return
+		return nil
 	}
-	_, err := d.cp.kube.CoreV1().PersistentVolumes().Create(t.Context(), &corev1.PersistentVolume{
+	_, err := cp.kube.CoreV1().PersistentVolumes().Create(ctx, &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "pv-" + string(c.UID)},
 		Spec: corev1.PersistentVolumeSpec{
 			AccessModes:            c.Spec.AccessModes,
@@ -258,9 +263,10 @@ func (d directory) provision(t *testing.T, c corev1.PersistentVolumeClaim) {
 			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/nonexistent"}},
 		},
 	}, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
+	if apierrors.IsAlreadyExists(err) {
+		return nil
 	}
+	return err
 }
 
 // statefulSet returns nil while there is none.

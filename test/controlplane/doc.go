@@ -1,6 +1,7 @@
 // Package controlplane proves the function against the real thing: etcd, kube-apiserver with RBAC,
 // kube-controller-manager, and Crossplane with the rights of its own chart and of our ClusterRole,
-// nothing more. Only the kubelet is missing: a test marks pods Ready by itself.
+// nothing more. Only the kubelet is missing: a test marks pods Ready by itself, or asks for a stand-in
+// (kubelet.go) that drives the pods of its namespace as a kubelet would, by rules for their images.
 //
 // Everything here needs the build tag "controlplane":
 //

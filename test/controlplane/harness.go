@@ -44,9 +44,12 @@ type controlPlane struct {
 
 	controllers *process // kube-controller-manager
 	crossplane  *process
+	function    *process
+	address     string // of the function
 	metrics     string // URL of the function's metrics
 
 	recorder *recorder
+	kubelet  *kubelet // for those namespaces that want one
 
 	mu        sync.Mutex
 	processes []*process
@@ -71,6 +74,7 @@ func startControlPlane(t *testing.T, f flavour) *controlPlane {
 	step("function", func(t *testing.T) { cp.installFunction(t, pkg) })
 	step("api", cp.awaitAPI)
 	cp.recorder = record(t, cp)
+	cp.kubelet = startKubelet(t, cp, pkg)
 	t.Logf("control plane ready after %.1fs, logs in %s", time.Since(begin).Seconds(), cp.logs)
 	return cp
 }

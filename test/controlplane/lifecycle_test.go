@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -286,16 +288,30 @@ func (d directory) waitPhase(t *testing.T, phase string) {
 	})
 }
 
-// checkEvent checks that the user's object has one event of that reason (R34). It may have been sent up to three times:
-// Crossplane calls the function again before its cache has what it wrote last.
+// checkEvent checks that the user's object has one event of that reason (R34).
 func (d directory) checkEvent(t *testing.T, reason string) {
 	t.Helper()
-	l, err := d.cp.kube.CoreV1().Events(d.namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + d.name + ",involvedObject.kind=DirectoryService,reason=" + reason})
-	must(t, err)
-	if n := len(l.Items); n != 1 {
-		t.Errorf("want one event %s, got %d: %s", reason, n, compact(l.Items))
+	d.checkEvents(t, reason, 1)
+}
+
+// checkEvents checks that the user's object has so many events of that reason, each with a message of its own. Each may
+// have been sent up to three times: Crossplane calls the function again before its cache has what it wrote last.
+func (d directory) checkEvents(t *testing.T, reason string, want int) {
+	t.Helper()
+	selector := "involvedObject.name=" + d.name + ",involvedObject.kind=DirectoryService,reason=" + reason
+	var events []corev1.Event
+	// They are sent in the background.
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		l, err := d.cp.kube.CoreV1().Events(d.namespace).List(t.Context(), metav1.ListOptions{FieldSelector: selector})
+		must(t, err)
+		if events = l.Items; len(events) >= want {
+			break
+		}
 	}
-	for _, e := range l.Items {
+	if len(events) != want {
+		t.Errorf("want %d events %s, got %d: %s", want, reason, len(events), compact(events))
+	}
+	for _, e := range events {
 		if e.Count > 3 {
 			t.Errorf("event %s was sent %d times: %s", reason, e.Count, e.Message)
 		}

@@ -64,7 +64,7 @@ func (c change) foreign() bool {
 	return c.old != nil && c.new != nil && !cmp.Equal(c.old.Object["status"], c.new.Object["status"])
 }
 
-// allowance is a deletion a test is about to cause on purpose. Empty name: any.
+// allowance is a deletion a test is about to cause on purpose. Empty name: any; one that ends in *: any that begins so.
 type allowance struct{ namespace, resource, name string }
 
 // recorder sees everything that happens to composed objects, from the start of the suite to its end, so that nothing
@@ -166,7 +166,8 @@ func (r *recorder) vanished() []change {
 			continue
 		}
 		if !slices.ContainsFunc(r.allowed, func(a allowance) bool {
-			return a.namespace == c.namespace && a.resource == c.resource && (a.name == "" || a.name == c.name)
+			prefix, several := strings.CutSuffix(a.name, "*")
+			return a.namespace == c.namespace && a.resource == c.resource && (a.name == "" || a.name == c.name || several && strings.HasPrefix(c.name, prefix))
 		}) {
 			out = append(out, c)
 		}
@@ -181,6 +182,19 @@ func (r *recorder) since(namespace string, then time.Time) []change {
 	var out []change
 	for _, c := range r.changes {
 		if c.namespace == namespace && !c.at.Before(then) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// sinceInTests returns what happened in the namespaces of tests from then on.
+func (r *recorder) sinceInTests(then time.Time) []change {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []change
+	for _, c := range r.changes {
+		if r.tests[c.namespace] && !c.at.Before(then) {
 			out = append(out, c)
 		}
 	}
