@@ -74,6 +74,9 @@ func (f *Function) Run(req *fnv1.RunFunctionRequest) *fnv1.RunFunctionResponse {
 	ledger := ledgerOf(state)
 	recorded := recordedSuffixes(state, ledger.Good != nil || rollout.Healthy())
 	problems := problemsOf(state, recorded)
+	if err := templates.TooLarge(); err != nil {
+		problems = append(problems, err.Error())
+	}
 	suffixes := configured(spec.Suffixes, recorded)
 	if len(problems) > 0 {
 		suffixes = recorded
@@ -121,15 +124,17 @@ func (f *Function) Run(req *fnv1.RunFunctionRequest) *fnv1.RunFunctionResponse {
 
 // decide which release runs and which pod is replaced next.
 func (f *Function) decide(state *observed.State, ledger upgrade.Ledger, rollout upgrade.Rollout, templates *compose.Templates, hold bool) upgrade.Decision {
+	now := f.now()
 	in := upgrade.Inputs{
-		Now:      f.now(),
+		Now:      now,
 		Ledger:   ledger,
+		Begun:    status.LedgerOf(&state.Service.Status).Operation,
 		Held:     hold,
 		Replicas: *state.Service.Spec.Replicas,
 		Policy:   policyOf(state),
 		Requests: requestsOf(state),
 		Rollout:  rollout,
-		Pods:     podsOf(state),
+		Pods:     podsOf(state, now),
 		Arrived:  state.Pods.Arrived,
 		Template: templates.Name,
 		Stored:   templates.Stored,

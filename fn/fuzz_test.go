@@ -3,7 +3,9 @@ package fn
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,7 +29,9 @@ import (
 
 	"github.com/389ds/function-directoryservice/fn/config"
 	"github.com/389ds/function-directoryservice/fn/naming"
+	"github.com/389ds/function-directoryservice/fn/observed"
 	"github.com/389ds/function-directoryservice/fn/status"
+	"github.com/389ds/function-directoryservice/fn/upgrade"
 )
 
 // The tests of this file throw requests at the function that no API server would
@@ -108,9 +112,18 @@ func clone(d document) document {
 	return d
 }
 
-// run answers a request with the same chance in every call.
-func run(req *fnv1.RunFunctionRequest) *fnv1.RunFunctionResponse {
-	f := &Function{Log: logging.NewNopLogger(), Random: rand.NewChaCha8([32]byte{1})}
+// now is the time of every call that does not say otherwise: a minute after everything
+// was made.
+var now = time.Date(2026, time.January, 1, 0, 1, 0, 0, time.UTC)
+
+// run answers a request with the same chance, and at the same time, in every call.
+func run(req *fnv1.RunFunctionRequest) *fnv1.RunFunctionResponse { return runAt(req, now) }
+
+func runAt(req *fnv1.RunFunctionRequest, at time.Time) *fnv1.RunFunctionResponse {
+	f := &Function{
+		Log: logging.NewNopLogger(), Random: rand.NewChaCha8([32]byte{1}),
+		Now: func() time.Time { return at }, AgentImage: "registry.example.com/function:v1",
+	}
 	return f.Run(req)
 }
 
@@ -159,6 +172,8 @@ func nothingLost(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse) er
 	}
 	for name := range req.GetObserved().GetResources() {
 		mayGo := off[name] && (valid(rsp) || name == naming.KeyUsage && !fatal(rsp) && spec["image"].GetStringValue() != "")
+		// What deletes a stuck pod goes with the pod.
+		mayGo = mayGo || naming.IsUnstick(name) && !fatal(rsp)
 		if _, kept := rsp.GetDesired().GetResources()[name]; !kept && !mayGo {
 			return fmt.Errorf("the observed resource %q is deleted", name)
 		}
@@ -167,14 +182,29 @@ func nothingLost(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse) er
 }
 
 // heldUnchanged: while the function does not act upon the spec nothing that exists
-// changes, and nothing new is made.
+// changes, and nothing new is made; but an operation that runs goes on (R35).
 func heldUnchanged(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse) error {
 	if valid(rsp) {
 		return nil
 	}
+	rolls := false
+	if state, err := observed.From(req); err == nil && !fatal(rsp) {
+		rolls = ledgerOf(state).Operation != nil
+	}
 	for name, r := range rsp.GetDesired().GetResources() {
-		o, observed := req.GetObserved().GetResources()[name]
-		if !observed {
+		o, exists := req.GetObserved().GetResources()[name]
+		if naming.IsUnstick(name) && !fatal(rsp) {
+			continue
+		}
+		if name == naming.KeyStatefulSet && rolls {
+			if exists {
+				o = withoutRollout(o)
+			} else {
+				o = withoutRollout(foundByName(req, name))
+			}
+			r, exists = withoutRollout(r), o != nil
+		}
+		if !exists {
 			return fmt.Errorf("%q is made although the spec is not valid", name)
 		}
 		for field, want := range o.GetResource().GetFields() {
@@ -182,6 +212,26 @@ func heldUnchanged(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse) 
 				return fmt.Errorf("%s of %q changes although the spec is not valid: -observed, +desired:\n%s", field, name, cmp.Diff(want, got, protocmp.Transform()))
 			}
 		}
+	}
+	return nil
+}
+
+// withoutRollout is a StatefulSet without what a rollout changes of it.
+func withoutRollout(sts *fnv1.Resource) *fnv1.Resource {
+	c := proto.CloneOf(sts)
+	for _, field := range []string{"template", "updateStrategy"} {
+		delete(c.GetResource().GetFields()["spec"].GetStructValue().GetFields(), field)
+	}
+	for _, t := range c.GetResource().GetFields()["spec"].GetStructValue().GetFields()["volumeClaimTemplates"].GetListValue().GetValues() {
+		delete(t.GetStructValue().GetFields(), "status")
+	}
+	return c
+}
+
+// foundByName is an object that the XR does not reference.
+func foundByName(req *fnv1.RunFunctionRequest, name string) *fnv1.Resource {
+	if items := req.GetRequiredResources()[name].GetItems(); len(items) > 0 {
+		return items[0]
 	}
 	return nil
 }
@@ -323,8 +373,32 @@ var seedInput = object{
 	"defaults":     object{"storageClassName": "standard", "tolerations": []any{object{"operator": "Exists"}}, "podLabels": object{"platform": "a"}},
 }
 
+// revision of a StatefulSet's pod template.
+func revision(sts object) string {
+	b, err := json.Marshal(sts["spec"].(object)["template"])
+	if err != nil {
+		panic(err)
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:5])
+}
+
+// dig is a field of a document; nil where there is none.
+func dig(d document, path ...string) any {
+	for _, p := range path {
+		m, _ := d.(object)
+		d = m[p]
+	}
+	return d
+}
+
+// conditionStatus as Crossplane writes it.
+var conditionStatus = map[fnv1.Status]string{
+	fnv1.Status_STATUS_CONDITION_TRUE: "True", fnv1.Status_STATUS_CONDITION_FALSE: "False", fnv1.Status_STATUS_CONDITION_UNKNOWN: "Unknown",
+}
+
 // live is what the cluster makes of an answer: the objects applied, their status
-// written by the controllers, and the answers to the requirements.
+// written by the controllers, every server Ready, and the answers to the requirements.
 func live(c call, rsp *fnv1.RunFunctionResponse) call {
 	next := c.clone()
 	observed, required := object{}, object{}
@@ -340,13 +414,33 @@ func live(c call, rsp *fnv1.RunFunctionResponse) call {
 	}
 	if sts, ok := observed[naming.KeyStatefulSet].(object); ok {
 		n := sts["spec"].(object)["replicas"].(float64)
-		sts["status"] = object{"observedGeneration": 1.0, "replicas": n, "readyReplicas": n, "updatedReplicas": n, "currentRevision": "r1", "updateRevision": "r1"}
+		update, current, partition := revision(sts), revision(sts), 0.0
+		if u, ok := sts["spec"].(object)["updateStrategy"].(object)["rollingUpdate"].(object); ok {
+			partition, _ = u["partition"].(float64)
+		}
+		if before := dig(c.observed, naming.KeyStatefulSet, "status", "currentRevision"); before != nil && partition > 0 {
+			current = before.(string)
+		}
+		sts["status"] = object{
+			"observedGeneration": 1.0, "replicas": n, "readyReplicas": n, "updatedReplicas": n - min(partition, n),
+			"currentRevision": current, "updateRevision": update,
+		}
 		pods, claims := []any{}, []any{}
 		for i := range int(n) {
-			name := fmt.Sprintf("my-ds-%d", i)
+			name, of := fmt.Sprintf("my-ds-%d", i), update
+			if float64(i) < partition {
+				of = current
+			}
 			pods = append(pods, object{
-				"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": name, "namespace": "team"},
-				"status": object{"conditions": []any{object{"type": "Ready", "status": "True"}}, "containerStatuses": []any{object{"name": "dirsrv", "started": true, "restartCount": 0.0}}},
+				"apiVersion": "v1", "kind": "Pod",
+				"metadata": object{
+					"name": name, "namespace": "team", "uid": name + "-of-" + of, "creationTimestamp": "2026-01-01T00:00:00Z",
+					"labels": object{"controller-revision-hash": of},
+				},
+				"status": object{
+					"conditions":        []any{object{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:30Z"}},
+					"containerStatuses": []any{object{"name": "dirsrv", "started": true, "restartCount": 0.0}},
+				},
 			})
 			claims = append(claims, object{
 				"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": object{"name": "ds-data-" + name, "namespace": "team"},
@@ -369,7 +463,7 @@ func live(c call, rsp *fnv1.RunFunctionResponse) call {
 		if st != nil {
 			var conditions []any
 			for _, c := range rsp.GetConditions() {
-				conditions = append(conditions, object{"type": c.GetType(), "status": "True", "reason": c.GetReason(), "message": c.GetMessage(), "lastTransitionTime": "2026-01-01T00:00:00Z"})
+				conditions = append(conditions, object{"type": c.GetType(), "status": conditionStatus[c.GetStatus()], "reason": c.GetReason(), "message": c.GetMessage(), "lastTransitionTime": "2026-01-01T00:00:00Z"})
 			}
 			st["conditions"] = conditions
 			xr["status"] = st
@@ -412,11 +506,62 @@ func seeds() []call {
 	edited(func(_ call, spec object) { spec["dmPasswordSecretRef"] = object{"name": "mine", "key": "pw"} })
 	edited(func(_ call, spec object) { spec["podLabels"] = object{"a b": "x", "c d": "y"} })
 	edited(func(c call, _ object) { c.observed.(object)[naming.KeyUsage] = object{"kind": "Usage"} })
+	out = append(out, upgrading(steady)...)
 	// A recreated XR has lost its references: what exists is only found by name.
 	lost := steady.clone()
 	lost.observed = object{}
 	delete(lost.xr.(object), "status")
 	return append(out, lost)
+}
+
+// fails has a pod crash.
+func fails(c call, pod int) call {
+	c = c.clone()
+	status := dig(c.required, naming.RequirePods).([]any)[pod].(object)["status"].(object)
+	status["conditions"] = []any{object{"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:30Z"}}
+	status["containerStatuses"] = []any{object{
+		"name": "dirsrv", "restartCount": 3.0,
+		"state":     object{"waiting": object{"reason": "CrashLoopBackOff", "message": "back-off 40s restarting failed container=dirsrv"}},
+		"lastState": object{"terminated": object{"exitCode": 1.0, "reason": "Error", "message": "cannot open the database"}},
+	}}
+	sts := dig(c.observed, naming.KeyStatefulSet, "status").(object)
+	sts["readyReplicas"] = sts["readyReplicas"].(float64) - 1
+	return c
+}
+
+// upgrading are the calls of an upgrade of a settled service: while it runs, fails and
+// goes back.
+func upgrading(steady call) []call {
+	begins := steady.clone()
+	spec := begins.xr.(object)["spec"].(object)
+	spec["image"], spec["version"] = "quay.io/389ds/dirsrv:3.1.1", "3.1.1"
+	runs := live(begins, run(begins.request()))
+	failed := fails(runs, 1)
+	back := live(failed, run(failed.request()))
+	// The pod of the failed revision is still there.
+	required := back.required.(object)
+	required[naming.RequirePods] = clone(failed.required).(object)[naming.RequirePods]
+	sts := dig(back.observed, naming.KeyStatefulSet, "status").(object)
+	sts["readyReplicas"], sts["updatedReplicas"] = 1.0, 1.0
+	unstick := live(back, run(back.request()))
+	unstick.required = clone(required)
+	sts = dig(unstick.observed, naming.KeyStatefulSet, "status").(object)
+	sts["readyReplicas"], sts["updatedReplicas"] = 1.0, 1.0
+
+	out := []call{begins, runs, failed, back, unstick}
+	for _, c := range []call{failed, back, unstick} {
+		invalid := c.clone()
+		invalid.xr.(object)["spec"].(object)["ports"] = object{"ldap": 1.0, "ldaps": 1.0}
+		out = append(out, invalid)
+	}
+	aborted := runs.clone()
+	aborted.xr.(object)["spec"] = clone(dig(steady.xr, "spec"))
+	requested := steady.clone()
+	requested.xr.(object)["metadata"].(object)["annotations"] = object{
+		naming.Annotation(upgrade.RollbackTo): "3.0.0", naming.Annotation(upgrade.AllowDegraded): "3.1.0->4.0.0",
+		naming.Annotation(upgrade.ApprovedTransition): "3.1.0->4.0.0", naming.Annotation(upgrade.BackupConfirmed): "3.1.0->4.0.0",
+	}
+	return append(out, aborted, requested)
 }
 
 func encode(t testing.TB, d document) []byte {

@@ -39,7 +39,7 @@ func composeInputs(state *observed.State, rollout upgrade.Rollout, decision upgr
 		Observed:        state.Composed,
 		StatefulSet:     state.StatefulSet,
 		WaitToCreate:    !state.LookedUp || report.StorageRefused,
-		OperationEnded:  ledgerOf(state).Operation != nil && decision.Ledger.Operation == nil,
+		Operating:       report.Operating,
 		Templates:       templates,
 		Unstick:         decision.Condemned,
 		PodsUnknown:     !state.Pods.Arrived,

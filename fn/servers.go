@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/389ds/function-directoryservice/fn/compose"
@@ -37,7 +38,12 @@ func rolloutOf(state *observed.State, templates *compose.Templates) upgrade.Roll
 		r.Partition = ptr.Deref(u.Partition, 0)
 	}
 	r.Running.Version = sts.GetLabels()[naming.LabelVersion]
-	r.Running.Template = templates.Present()
+	if r.Running.Template = templates.Present(); r.Running.Template != "" {
+		// What it was given: the live one may have been changed by hand, or by a webhook
+		// that knows a nearer registry.
+		r.Running.Image = templates.PresentImage()
+		return r
+	}
 	for _, c := range sts.Spec.Template.Spec.Containers {
 		if c.Name == naming.Container {
 			r.Running.Image = c.Image
@@ -46,22 +52,27 @@ func rolloutOf(state *observed.State, templates *compose.Templates) upgrade.Roll
 	return r
 }
 
-// podsOf the service, as far as a rollout cares.
-func podsOf(state *observed.State) []upgrade.Pod {
+// podsOf the service, as far as a rollout cares. Labels are anybody's: a pod that
+// something else controls is none of them.
+func podsOf(state *observed.State, now time.Time) []upgrade.Pod {
 	out := make([]upgrade.Pod, 0, len(state.Pods.Value))
 	for i := range state.Pods.Value {
 		pod := &state.Pods.Value[i]
 		ordinal, err := strconv.ParseInt(strings.TrimPrefix(pod.GetName(), state.Identity.StatefulSet()+"-"), 10, 32)
-		if err != nil {
+		owner := metav1.GetControllerOfNoCopy(pod)
+		if err != nil || pod.GetName() != state.Identity.Pod(int32(ordinal)) ||
+			owner != nil && (owner.Kind != "StatefulSet" || owner.Name != state.Identity.StatefulSet()) {
 			continue
 		}
 		p := upgrade.Pod{
-			Name:        pod.GetName(),
-			Ordinal:     int32(ordinal),
-			UID:         string(pod.GetUID()),
-			Revision:    pod.GetLabels()[appsv1.StatefulSetRevisionLabel],
-			Created:     pod.GetCreationTimestamp().Time,
-			Terminating: pod.GetDeletionTimestamp() != nil,
+			Name:     pod.GetName(),
+			Ordinal:  int32(ordinal),
+			UID:      string(pod.GetUID()),
+			Revision: pod.GetLabels()[appsv1.StatefulSetRevisionLabel],
+			Created:  pod.GetCreationTimestamp().Time,
+		}
+		if deleted := pod.GetDeletionTimestamp(); deleted != nil {
+			p.Terminating, p.Deleted = true, deleted.Time
 		}
 		for _, c := range pod.Status.Conditions {
 			if c.Type == corev1.PodReady {
@@ -71,7 +82,7 @@ func podsOf(state *observed.State) []upgrade.Pod {
 		}
 		for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 			for j := range list {
-				containerOf(&p, &list[j])
+				containerOf(&p, &list[j], now)
 			}
 		}
 		p.Report = reportOf(state, pod)
@@ -81,7 +92,7 @@ func podsOf(state *observed.State) []upgrade.Pod {
 }
 
 // containerOf a pod that is not running as it should.
-func containerOf(p *upgrade.Pod, c *corev1.ContainerStatus) {
+func containerOf(p *upgrade.Pod, c *corev1.ContainerStatus, now time.Time) {
 	p.HasAgent = p.HasAgent || c.Name == naming.AgentContainer
 	ended, failed := "", false
 	for _, t := range []*corev1.ContainerStateTerminated{c.LastTerminationState.Terminated, c.State.Terminated} {
@@ -104,12 +115,16 @@ func containerOf(p *upgrade.Pod, c *corev1.ContainerStatus) {
 		waiting, detail = w.Reason, w.Message
 	}
 	switch waiting {
+	// The kubelet says the one and the other in turn.
 	case "ErrImagePull":
-		// The kubelet says the one and the other in turn.
 		waiting = reasonPull
+	case "RunContainerError":
+		if failed {
+			waiting = reasonLoop
+		}
 	case "":
 		// Between two restarts a crash loop looks like a start.
-		if failed && c.RestartCount >= restartsOfLoop {
+		if failed && c.RestartCount >= restartsOfLoop && !ranLong(c, now) {
 			waiting = reasonLoop
 		}
 	}
@@ -129,6 +144,17 @@ const (
 	// restartsOfLoop: the kubelet restarts a container that failed once without delay.
 	restartsOfLoop = 2
 )
+
+// ranLong says that a container runs, or did so before it ended, for as long as the
+// kubelet takes to forget that it failed before (kubernetes pkg/kubelet, maxContainerBackOff).
+func ranLong(c *corev1.ContainerStatus, now time.Time) bool {
+	const forgotten = 10 * time.Minute
+	if r := c.State.Running; r != nil && !r.StartedAt.IsZero() && now.Sub(r.StartedAt.Time) >= forgotten {
+		return true
+	}
+	t := c.LastTerminationState.Terminated
+	return t != nil && !t.StartedAt.IsZero() && t.FinishedAt.Sub(t.StartedAt.Time) >= forgotten
+}
 
 // transientWait are reasons that are part of every start.
 var transientWait = map[string]bool{"": true, "PodInitializing": true, "ContainerCreating": true}

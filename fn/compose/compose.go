@@ -24,6 +24,9 @@ type Object struct {
 	// Object is a pointer to a typed Kubernetes object with apiVersion and kind;
 	// nil means: leave the observed object as it is.
 	Object any
+	// Fields are all that changes of an observed object, by path; empty where Object is
+	// the whole of it.
+	Fields [][2]string
 	// NotReady says that the object does not work yet.
 	NotReady bool
 }
@@ -42,8 +45,8 @@ type Inputs struct {
 	Decision upgrade.Decision
 	// Templates of the pods.
 	Templates *Templates
-	// OperationEnded says that an operation ends with this decision.
-	OperationEnded bool
+	// Operating says that an operation runs, begins or ends with this decision.
+	Operating bool
 	// Config for the servers.
 	Config config.Config
 	// DMPassword is the Directory Manager's password: what exists of it.

@@ -63,6 +63,7 @@ func rollingOut(t *testing.T, change func(in *Inputs)) Inputs {
 	decided := func(in *Inputs) {
 		in.Spec.Replicas = ptr.To[int32](2)
 		in.Decision = upgrade.Decision{Run: &target, Partition: 1, Ledger: upgrade.Ledger{Good: &good, Operation: o}}
+		in.Operating = true
 	}
 	// The good template is carried, then the target's beside it.
 	before := observe(mustStatefulSet(t, steady))
@@ -105,7 +106,7 @@ func TestHoldRollout(t *testing.T) {
 	}{
 		"Steady": {
 			reason: "Without an operation every object stays as it is.",
-			in:     rollingOut(t, func(in *Inputs) { in.Decision.Ledger.Operation = nil }),
+			in:     rollingOut(t, func(in *Inputs) { in.Decision.Ledger.Operation, in.Operating = nil, false }),
 		},
 		"GoesOn": {
 			reason: "The next pod's turn.",
@@ -121,7 +122,7 @@ func TestHoldRollout(t *testing.T) {
 			reason: "The end of an operation has to be written, or it would never end.",
 			in: rollingOut(t, func(in *Inputs) {
 				in.Decision.Ledger = upgrade.Ledger{Good: in.Decision.Run}
-				in.Decision.Partition, in.OperationEnded = 0, true
+				in.Decision.Partition = 0
 			}),
 			rolls: true, image: "dirsrv:3.1.1",
 		},
@@ -193,6 +194,40 @@ func TestHoldRollout(t *testing.T) {
 			got.Spec.Template, got.Spec.UpdateStrategy = observed.Spec.Template, observed.Spec.UpdateStrategy
 			if diff := cmp.Diff(observed.Spec, got.Spec); diff != "" {
 				t.Errorf("\n%s\nspec: -observed, +desired:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// While an operation runs the StatefulSet is written only upon what was observed: a
+// step that was decided on an older one is refused by the API server.
+func TestLock(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		change func(in *Inputs)
+		want   string
+	}{
+		"Operating": {reason: "The resourceVersion that was observed.", want: "17"},
+		"Steady":    {reason: "Outside of an operation nothing is lost by a write that is too early.", change: func(in *Inputs) { in.Operating = false }},
+		"New":       {reason: "What does not exist has none.", change: func(in *Inputs) { in.StatefulSet = nil }},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			in := rollingOut(t, func(in *Inputs) {
+				in.StatefulSet.ResourceVersion = "17"
+				if tc.change != nil {
+					tc.change(in)
+				}
+			})
+			if got := mustStatefulSet(t, in).GetResourceVersion(); got != tc.want {
+				t.Errorf("\n%s\nresourceVersion: want %q, got %q", tc.reason, tc.want, got)
+			}
+			d, err := HoldRollout(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sts, ok := d[naming.KeyStatefulSet].Object.(*appsv1.StatefulSet); ok && sts.GetResourceVersion() != tc.want {
+				t.Errorf("\n%s\nheld: resourceVersion: want %q, got %q", tc.reason, tc.want, sts.GetResourceVersion())
 			}
 		})
 	}

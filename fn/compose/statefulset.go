@@ -28,6 +28,7 @@ func statefulSet(in Inputs) (*appsv1.StatefulSet, error) {
 	}
 	run := *in.Decision.Run
 	meta := in.meta(in.Identity.StatefulSet())
+	meta.ResourceVersion = in.lock()
 	meta.Annotations, err = in.Templates.annotations(run, in.Decision.Ledger.Good)
 	if err != nil {
 		return nil, err
@@ -63,6 +64,17 @@ func statefulSet(in Inputs) (*appsv1.StatefulSet, error) {
 	return sts, nil
 }
 
+// lock is the resourceVersion upon which an operation was decided. Crossplane reads
+// from a cache that may be older than its own last apply, and server-side apply asks
+// for nothing: a step decided on an older StatefulSet would overwrite a newer one.
+// With it the API server answers 409, upon which Crossplane calls again.
+func (in Inputs) lock() string {
+	if in.StatefulSet == nil || !in.Operating {
+		return ""
+	}
+	return in.StatefulSet.GetResourceVersion()
+}
+
 // updateStrategy is by partition, so that the function, and not the controller,
 // decides when the next pod is replaced; and OnDelete while pods that are not Ready
 // are replaced before all others.
@@ -85,7 +97,7 @@ func HoldRollout(in Inputs) (Desired, error) {
 		return nil, err
 	}
 	run := in.Decision.Run
-	if in.StatefulSet == nil || run == nil || in.Decision.Ledger.Operation == nil && !in.OperationEnded || !in.Templates.Stored(run.Template) {
+	if in.StatefulSet == nil || run == nil || !in.Operating || !in.Templates.Stored(run.Template) {
 		return d, nil
 	}
 	c, err := in.Templates.carriedSpec(run.Template)
@@ -104,6 +116,8 @@ func HoldRollout(in Inputs) (Desired, error) {
 			Namespace:   observed.GetNamespace(),
 			Labels:      observed.GetLabels(),
 			Annotations: maps.Clone(observed.GetAnnotations()),
+
+			ResourceVersion: in.lock(),
 		},
 		Spec: *observed.Spec.DeepCopy(),
 	}
@@ -116,7 +130,11 @@ func HoldRollout(in Inputs) (Desired, error) {
 	sts.Annotations[naming.AnnotationLedger] = ledger
 	sts.Spec.Template = c
 	sts.Spec.UpdateStrategy = updateStrategy(in.Decision)
-	d[naming.KeyStatefulSet] = Object{Object: sts, NotReady: !in.Available}
+	d[naming.KeyStatefulSet] = Object{
+		Object:   sts,
+		Fields:   [][2]string{{"metadata", "annotations"}, {"metadata", "resourceVersion"}, {"spec", "template"}, {"spec", "updateStrategy"}},
+		NotReady: !in.Available,
+	}
 	return d, nil
 }
 

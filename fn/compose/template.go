@@ -104,6 +104,24 @@ func (t *Templates) Stored(name string) bool {
 // does not say.
 func (t *Templates) Present() string { return t.present }
 
+// PresentImage is the image in that template.
+func (t *Templates) PresentImage() string {
+	// Mostly it is what the spec asks for, which need not be read.
+	if m, err := t.make(t.pod.Spec.Image); err == nil && m.name == t.present {
+		return t.pod.Spec.Image
+	}
+	spec, err := t.carriedSpec(t.present)
+	if err != nil {
+		return ""
+	}
+	for _, c := range spec.Spec.Containers {
+		if c.Name == naming.Container {
+			return c.Image
+		}
+	}
+	return ""
+}
+
 func (t *Templates) make(image string) (template, error) {
 	if m, ok := t.made[image]; ok {
 		return m, nil
@@ -116,6 +134,24 @@ func (t *Templates) make(image string) (template, error) {
 	m.name = upgrade.TemplateID(append(slices.Clone(t.inputs), image...), m.doc)
 	t.made[image] = m
 	return m, nil
+}
+
+// maxPacked bounds a template in an annotation: two of them and the ledger have to fit
+// into the 256 KiB that all annotations of an object may have.
+const maxPacked = 90 << 10
+
+// TooLarge says that a template would not fit beside another one into the
+// StatefulSet's annotations, and so could not be rolled back.
+func (t *Templates) TooLarge() error {
+	m, err := t.make(t.pod.Spec.Image)
+	if err != nil || len(m.doc) <= maxPacked {
+		return nil //nolint:nilerr // Who needs the template says so.
+	}
+	packed, err := encodeTemplate(m.name, m.doc)
+	if err == nil && len(packed) > maxPacked {
+		err = fmt.Errorf("spec: the pods' template takes %d KiB and may take %d, or it could not be kept for a rollback: shorten podAnnotations, podLabels, affinity or tolerations", len(packed)>>10, maxPacked>>10)
+	}
+	return err
 }
 
 // get a release's template.

@@ -21,9 +21,10 @@ import (
 )
 
 // carrying are the annotations of a StatefulSet that carries a template which another
-// function made of the same spec, and its name.
-func carrying(t *testing.T, in Inputs, image string, change func(p *corev1.PodTemplateSpec)) (name string, annotations map[string]string) {
+// function made of the same spec and the image dirsrv:3.1.0, and its name.
+func carrying(t *testing.T, in Inputs, change func(p *corev1.PodTemplateSpec)) (name string, annotations map[string]string) {
 	t.Helper()
+	const image = "dirsrv:3.1.0"
 	m, err := in.Templates.make(image)
 	if err != nil {
 		t.Fatal(err)
@@ -44,11 +45,6 @@ func carrying(t *testing.T, in Inputs, image string, change func(p *corev1.PodTe
 
 func otherGrace(p *corev1.PodTemplateSpec) { p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](7) }
 
-// templatesOf a service whose StatefulSet has these annotations.
-func templatesOf(in Inputs, annotations map[string]string) *Templates {
-	return mustTemplates(in, annotations)
-}
-
 // R44: what one call writes, the next one reads, byte for byte.
 func TestTemplatesRoundTrip(t *testing.T) {
 	in := inputs(everySetting)
@@ -62,7 +58,7 @@ func TestTemplatesRoundTrip(t *testing.T) {
 		t.Errorf("the good template is carried twice: %v", slices.Sorted(maps.Keys(written)))
 	}
 
-	next := templatesOf(in, written)
+	next := mustTemplates(in, written)
 	if !next.Stored(run.Template) || next.Present() != run.Template || next.Name(run.Image) != run.Template {
 		t.Errorf("stored %t, present %q, made %q, want %q", next.Stored(run.Template), next.Present(), next.Name(run.Image), run.Template)
 	}
@@ -104,7 +100,7 @@ func everySetting(in *Inputs) {
 // annotation stays as it is.
 func TestCarriedTemplateIsReturned(t *testing.T) {
 	in := inputs(nil)
-	name, annotations := carrying(t, in, "dirsrv:3.1.0", otherGrace)
+	name, annotations := carrying(t, in, otherGrace)
 	got := mustStatefulSet(t, inputs(func(in *Inputs) {
 		in.StatefulSet = &appsv1.StatefulSet{}
 		in.StatefulSet.SetAnnotations(annotations)
@@ -129,7 +125,7 @@ func TestLiveTemplateIsNotRead(t *testing.T) {
 	observed.Spec.Template.Spec.Containers[0].Image = "somebody/elses:1"
 	got := mustStatefulSet(t, inputs(func(in *Inputs) {
 		in.StatefulSet = observed
-		in.Decision.Run.Template = templatesOf(*in, observed.GetAnnotations()).Present()
+		in.Decision.Run.Template = mustTemplates(*in, observed.GetAnnotations()).Present()
 	}))
 	if diff := cmp.Diff(want, got.Spec.Template); diff != "" {
 		t.Errorf("template: -want, +got:\n%s", diff)
@@ -140,8 +136,8 @@ func TestLiveTemplateIsNotRead(t *testing.T) {
 // for byte.
 func TestGoodTemplateIsCarried(t *testing.T) {
 	in := inputs(nil)
-	good, annotations := carrying(t, in, "dirsrv:3.1.0", otherGrace)
-	templates := templatesOf(in, annotations)
+	good, annotations := carrying(t, in, otherGrace)
+	templates := mustTemplates(in, annotations)
 	target := upgrade.Release{Version: "3.1.1", Image: "dirsrv:3.1.1", Template: templates.Name("dirsrv:3.1.1")}
 	back := upgrade.Release{Version: "3.1.0", Image: "dirsrv:3.1.0", Template: good}
 
@@ -152,7 +148,7 @@ func TestGoodTemplateIsCarried(t *testing.T) {
 	if during[naming.AnnotationGoodTemplate] != annotations[naming.AnnotationTemplate] {
 		t.Error("the good template is not carried as it was")
 	}
-	templates = templatesOf(in, during)
+	templates = mustTemplates(in, during)
 	if !templates.Stored(good) || !templates.Stored(target.Template) || templates.Present() != target.Template {
 		t.Errorf("stored %t and %t, present %q", templates.Stored(good), templates.Stored(target.Template), templates.Present())
 	}
@@ -171,9 +167,9 @@ func TestGoodTemplateIsCarried(t *testing.T) {
 // An annotation that is lost or was changed is no template: it is made again.
 func TestSpoiltTemplate(t *testing.T) {
 	in := inputs(nil)
-	name, annotations := carrying(t, in, "dirsrv:3.1.0", otherGrace)
+	name, annotations := carrying(t, in, otherGrace)
 	whole := annotations[naming.AnnotationTemplate]
-	_, other := carrying(t, in, "dirsrv:3.1.0", func(p *corev1.PodTemplateSpec) { p.Spec.HostNetwork = true })
+	_, other := carrying(t, in, func(p *corev1.PodTemplateSpec) { p.Spec.HostNetwork = true })
 	_, packed, _ := strings.Cut(other[naming.AnnotationTemplate], ".")
 	bomb, err := encodeTemplate(name, bytes.Repeat([]byte(" "), 2*maxTemplate))
 	if err != nil {
@@ -197,7 +193,7 @@ func TestSpoiltTemplate(t *testing.T) {
 	}
 	for n, tc := range cases {
 		t.Run(n, func(t *testing.T) {
-			templates := templatesOf(in, map[string]string{naming.AnnotationTemplate: tc.annotation})
+			templates := mustTemplates(in, map[string]string{naming.AnnotationTemplate: tc.annotation})
 			if templates.Stored(name) || templates.Present() != "" || len(templates.carried) > 0 {
 				t.Errorf("\n%s\nstored %t, present %q", tc.reason, templates.Stored(name), templates.Present())
 			}
@@ -213,7 +209,7 @@ func TestSpoiltTemplate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if again := templatesOf(in, written); again.Present() != templates.Name(run.Image) {
+			if again := mustTemplates(in, written); again.Present() != templates.Name(run.Image) {
 				t.Errorf("\n%s\nwritten as %q, which this function calls %q", tc.reason, again.Present(), templates.Name(run.Image))
 			}
 		})
@@ -265,8 +261,8 @@ func TestDifference(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			in := inputs(nil)
-			carried, annotations := carrying(t, in, "dirsrv:3.1.0", tc.change)
-			if diff := cmp.Diff(tc.want, templatesOf(in, annotations).Difference("dirsrv:3.1.0", carried)); diff != "" {
+			carried, annotations := carrying(t, in, tc.change)
+			if diff := cmp.Diff(tc.want, mustTemplates(in, annotations).Difference("dirsrv:3.1.0", carried)); diff != "" {
 				t.Errorf("\n%s\nDifference(): -want, +got:\n%s", tc.reason, diff)
 			}
 		})

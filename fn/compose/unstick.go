@@ -41,8 +41,16 @@ func unstick(in Inputs, d Desired) error {
 	if in.AgentImage == "" {
 		return nil
 	}
+	servers := corev1.PodSpec{}
+	if len(in.Unstick) > 0 && in.Decision.Run != nil {
+		t, err := in.Templates.get(*in.Decision.Run)
+		if err != nil {
+			return err
+		}
+		servers = t.Spec
+	}
 	for _, pod := range in.Unstick {
-		template := unstickTemplate(in, pod)
+		template := unstickTemplate(in, servers, pod)
 		hash, err := hashOf(template)
 		if err != nil {
 			return err
@@ -79,7 +87,7 @@ func hashOf(template corev1.PodTemplateSpec) (string, error) {
 // unstickTemplate is the Job's pod: the function's own program, which looks again
 // before it deletes. It meets Pod Security `restricted`. The ServiceAccount comes
 // later: its name has the hash of the rest.
-func unstickTemplate(in Inputs, pod upgrade.Condemned) corev1.PodTemplateSpec {
+func unstickTemplate(in Inputs, servers corev1.PodSpec, pod upgrade.Condemned) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
 			Labels: in.Identity.UnstickLabels(),
@@ -97,10 +105,11 @@ func unstickTemplate(in Inputs, pod upgrade.Condemned) corev1.PodTemplateSpec {
 				RunAsNonRoot:   ptr.To(true),
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
-			// It may run where the servers may, and pull with the same credentials.
-			NodeSelector:     in.Spec.NodeSelector,
-			Tolerations:      in.Spec.Tolerations,
-			ImagePullSecrets: imagePullSecrets(in.Spec.ImagePullSecrets),
+			// It may run where the servers may, and pull with the same credentials; the
+			// servers that the release is for, since the spec may be what is wrong.
+			NodeSelector:     servers.NodeSelector,
+			Tolerations:      servers.Tolerations,
+			ImagePullSecrets: servers.ImagePullSecrets,
 			Containers: []corev1.Container{{
 				Name:  "unstick",
 				Image: in.AgentImage,

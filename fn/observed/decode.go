@@ -17,7 +17,7 @@ import (
 )
 
 // metadataFields are what the function reads of an object's metadata.
-var metadataFields = []string{"name", "namespace", "uid", "generation", "labels", "annotations", "ownerReferences", "deletionTimestamp"}
+var metadataFields = []string{"name", "namespace", "uid", "generation", "labels", "annotations", "ownerReferences", "creationTimestamp", "deletionTimestamp", "resourceVersion"}
 
 // decode makes a typed object of the named top-level fields. The rest, above
 // all metadata.managedFields, is left alone: turning it into Go values would

@@ -2,6 +2,7 @@ package respond
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"unicode/utf8"
 
@@ -161,4 +162,25 @@ func held(observed *structpb.Struct) *structpb.Struct {
 		}
 	}
 	return out
+}
+
+// changed is an object with some of its fields as they are in another one. The object
+// is changed in place but for its parts, which may belong to the request.
+func changed(object, to *structpb.Struct, fields [][2]string) *structpb.Struct {
+	copied := map[string]bool{}
+	for _, f := range fields {
+		if !copied[f[0]] {
+			copied[f[0]] = true
+			part := &structpb.Struct{Fields: map[string]*structpb.Value{}}
+			maps.Copy(part.Fields, object.GetFields()[f[0]].GetStructValue().GetFields())
+			object.Fields[f[0]] = structpb.NewStructValue(part)
+		}
+		part := object.GetFields()[f[0]].GetStructValue()
+		if v, ok := to.GetFields()[f[0]].GetStructValue().GetFields()[f[1]]; ok {
+			part.Fields[f[1]] = v
+		} else {
+			delete(part.Fields, f[1])
+		}
+	}
+	return object
 }

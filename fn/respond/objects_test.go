@@ -9,9 +9,11 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/structpb"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
 	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,6 +34,9 @@ func TestStructOfAsConverter(t *testing.T) {
 		func() any { return &corev1.Secret{} },
 		func() any { return &networkingv1.NetworkPolicy{} },
 		func() any { return &policyv1.PodDisruptionBudget{} },
+		func() any { return &batchv1.Job{} },
+		func() any { return &rbacv1.Role{} },
+		func() any { return &rbacv1.RoleBinding{} },
 		func() any { return &protectionv1beta1.Usage{} },
 		func() any { return &v1alpha1.DirectoryServiceStatus{} },
 	} {

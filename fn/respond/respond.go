@@ -101,6 +101,9 @@ func Desired(rsp *fnv1.RunFunctionResponse, observed map[string]*fnv1.Resource, 
 			if err != nil {
 				return fmt.Errorf("cannot compose %q: %w", key, err)
 			}
+			if was, ok := observed[key]; ok && len(o.Fields) > 0 {
+				st = changed(held(was.GetResource()), st, o.Fields)
+			}
 			r.Resource = st
 		}
 		rsp.Desired.Resources[key] = r

@@ -57,11 +57,15 @@ func specValid(in Inputs) Condition {
 	if len(in.Problems) == 0 {
 		return Condition{Type: TypeSpecValid, Status: metav1.ConditionTrue, Reason: "Valid"}
 	}
+	until := "Nothing is changed"
+	if in.Decision.Ledger.Operation != nil {
+		until = "Nothing is changed but what the operation that runs needs,"
+	}
 	return Condition{
 		Type:    TypeSpecValid,
 		Status:  metav1.ConditionFalse,
 		Reason:  "Invalid",
-		Message: "Nothing is changed until this is mended: " + firstOf(in.Problems, "; "),
+		Message: until + " until this is mended: " + firstOf(in.Problems, "; "),
 		Bad:     true,
 		Blocks:  true,
 	}
@@ -241,6 +245,8 @@ func events(previous []metav1.Condition, now []Condition) []Event {
 		switch {
 		case c.Bad && (!seen || old.Status != c.Status || old.Reason != c.Reason || old.Message != c.Message):
 			out = append(out, Event{Warning: true, Reason: cmp.Or(c.event, reasons.bad, c.Reason), Message: c.Message})
+		case c.Type == TypeStorageReady && c.Status == metav1.ConditionFalse:
+			// Not bad yet, but not mended either.
 		case !c.Bad && reasons.good != "" && seen && c.Status != metav1.ConditionUnknown && wasBad(c, old):
 			message := c.Message
 			if message == "" {

@@ -388,7 +388,7 @@ func TestPodReason(t *testing.T) {
 	}{
 		"Waiting":       {reason: "A container waits.", pod: waiting("ds-0", "CreateContainerConfigError"), want: "CreateContainerConfigError"},
 		"Transient":     {reason: "What passes by itself is no reason.", pod: waiting("ds-0", "ContainerCreating"), want: "NotReady"},
-		"InitContainer": {reason: "An init container's reason is the cause.", pod: init, want: "ErrImagePull"},
+		"InitContainer": {reason: "R34: an init container's reason is the cause; of the two that the kubelet gives in turn, one.", pod: init, want: "ImagePullBackOff"},
 		"Deleting":      {reason: "A pod that is going.", pod: deleting, want: "Terminating"},
 		"Unready":       {reason: "Kubernetes gives no reason.", pod: started, want: "NotReady"},
 	}

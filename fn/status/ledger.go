@@ -97,6 +97,10 @@ func releaseOf(r v1alpha1.ReleaseStatus) upgrade.Release {
 }
 
 func at(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		// The zero time would be null, which the schema refuses along with all the rest.
+		t = time.Unix(0, 0)
+	}
 	m := metav1.NewTime(t.UTC().Truncate(time.Second))
 	return &m
 }

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"bytes"
 	"encoding/json"
 	"reflect"
 	"testing"
@@ -165,5 +166,20 @@ func TestProjectedTimes(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("ledger: -want, +got:\n%s", diff)
+	}
+}
+
+// A time that nobody knows is still one: the schema would refuse a null, and with it
+// the whole status.
+func TestProjectedZeroTimes(t *testing.T) {
+	l := wholeLedger()
+	l.Rejected.At, l.History[0].StartedAt = time.Time{}, time.Time{}
+	st := Of(inputs(func(in *Inputs) { in.Decision.Ledger = l })).Status
+	b, err := json.Marshal(st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(b, []byte("null")) {
+		t.Errorf("the status has a null: %s", b)
 	}
 }

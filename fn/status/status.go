@@ -81,6 +81,8 @@ type Report struct {
 	Events     []Event
 	// Available says that a client can use the service now.
 	Available bool
+	// Operating says that an operation runs, begins or ends in this moment.
+	Operating bool
 	// StorageRefused says that the spec asks for volumes that cannot be had.
 	StorageRefused bool
 	// Steady says that nothing will change by itself: every server is Ready, or
@@ -104,7 +106,8 @@ func Of(in Inputs) Report {
 	r.Steady = w.Exists && w.Current && w.Ready == w.Wanted && w.Updated == w.Wanted && w.Pods == w.Wanted ||
 		!w.Exists && st.Phase == v1alpha1.PhaseBlocked
 	// An operation that runs, or begins in a moment, has deadlines that no event tells of.
-	r.Steady = r.Steady && in.Decision.Ledger.Operation == nil && in.Decision.Pending == nil && in.Ledger.Operation == nil
+	r.Operating = in.Decision.Ledger.Operation != nil || in.Ledger.Operation != nil
+	r.Steady = r.Steady && !r.Operating && in.Decision.Pending == nil
 	project(st, in.Decision.Ledger)
 	reportUpgrade(st, in)
 	st.TargetVersion, st.TargetImage = in.Decision.Target.Version, in.Decision.Target.Image
@@ -250,6 +253,10 @@ func podReason(pod *corev1.Pod) string {
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for _, c := range list {
 			if w := c.State.Waiting; w != nil && !transient[w.Reason] {
+				if w.Reason == "ErrImagePull" {
+					// The kubelet says the one and the other in turn.
+					return "ImagePullBackOff"
+				}
 				return w.Reason
 			}
 		}

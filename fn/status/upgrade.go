@@ -59,6 +59,9 @@ func downtime(in Inputs) string {
 // upgradeBlocked: the message has the command that unblocks.
 func upgradeBlocked(in Inputs) Condition {
 	b := in.Decision.Blocked
+	if b == nil && len(in.Problems) > 0 {
+		return Condition{Type: TypeUpgradeBlocked, Status: metav1.ConditionUnknown, Reason: "SpecInvalid", Message: "See the condition SpecValid"}
+	}
 	if b == nil {
 		c := Condition{Type: TypeUpgradeBlocked, Status: metav1.ConditionFalse, Reason: upgrade.ReasonNotBlocked}
 		if in.Decision.Target.Image != "" && in.Decision.Target.Version == "" {
@@ -71,21 +74,25 @@ func upgradeBlocked(in Inputs) Condition {
 	if b.Reason == upgrade.ReasonInvalidRollback {
 		c.event = upgrade.ReasonInvalidRollback
 	}
-	good := in.Decision.Ledger.Good
+	// While an operation runs that is where it leads: the spec must not take it back.
+	runs := in.Decision.Ledger.Good
+	if o := in.Decision.Ledger.Operation; o != nil {
+		runs = &o.To
+	}
 	switch {
 	case b.Reason == upgrade.ReasonPaused:
 		c.Message += ". Go on: " + in.patch(`"upgrade":{"paused":false}`)
-	case b.Reason == upgrade.ReasonInvalidRollback:
-		c.Message += fmt.Sprintf(". Take the request back: kubectl -n %s annotate dirsrv %s %s-", in.Identity.Namespace, in.Identity.Name, naming.Annotation(upgrade.RollbackTo))
 	case len(b.Annotate) > 0:
 		c.Message += ". Allow it: " + in.annotate(b.Annotate)
 	}
+	if b.Request != "" {
+		c.Message += fmt.Sprintf(". Take the request back: kubectl -n %s annotate dirsrv %s %s-", in.Identity.Namespace, in.Identity.Name, naming.Annotation(b.Request))
+	}
 	switch {
-	case b.Reason == upgrade.ReasonPaused, b.Reason == upgrade.ReasonInvalidRollback:
-	case good != nil && b.Restart:
-		c.Message += ". It is not tried again until the spec has named another one in between. Back to what runs: " + in.patchRelease(*good)
-	case good != nil:
-		c.Message += ". Back to what runs: " + in.patchRelease(*good)
+	case b.Reason == upgrade.ReasonPaused, b.Request != "", b.Reason == upgrade.ReasonTargetRejected && !b.Restart:
+	case runs != nil && runs.Image == in.Decision.Target.Image && runs.Version == in.Decision.Target.Version:
+	case runs != nil:
+		c.Message += ". Back to what runs: " + in.patchRelease(*runs)
 	default:
 		c.Message += ": " + in.edit()
 	}
@@ -124,7 +131,7 @@ func upgradeInProgress(in Inputs) Condition {
 	}
 	c.Status, c.Reason = metav1.ConditionTrue, string(o.Kind)
 	parts := []string{what(o)}
-	if o.Pod != "" {
+	if o.Pod != "" && !replaced(in, o) {
 		parts = append(parts, "replacing "+o.Pod)
 	}
 	if d.Waiting != "" {
@@ -178,9 +185,8 @@ func upgradeSucceeded(in Inputs) Condition {
 	switch {
 	case d.Failure != nil && d.Failure.Outdated && o != nil:
 		c.Status, c.Reason, c.Bad = metav1.ConditionFalse, d.Failure.Reason, true
-		c.Message = fmt.Sprintf("%s waits for a pod that it has not replaced yet: %s. See: kubectl -n %s describe pod %s. To have that pod replaced first: %s. Back to what ran before: %s",
-			what(o), d.Failure, in.Identity.Namespace, d.Failure.Pod, in.annotate([]upgrade.Annotation{{Name: upgrade.AllowDegraded, Value: upgrade.TransitionOf(o.From, o.To)}}), in.back(o))
-	case d.Failure != nil && o != nil && o.Reason != "":
+		c.Message = fmt.Sprintf("%s waits: %s. %s", what(o), d.Failure, in.heldUp(o))
+	case d.Failure != nil && o != nil && in.returning(o):
 		c.Status, c.Reason, c.Bad = metav1.ConditionFalse, upgrade.ReasonRollbackFailed, true
 		c.Message = fmt.Sprintf("%s fails: %s. Nothing else is replaced meanwhile, and it goes on by itself once that pod is Ready. See: kubectl -n %s describe pod %s; kubectl -n %s logs %s --all-containers --previous. To leave it for another version name that in the spec: %s",
 			what(o), d.Failure, in.Identity.Namespace, d.Failure.Pod, in.Identity.Namespace, d.Failure.Pod, in.edit())
@@ -188,7 +194,10 @@ func upgradeSucceeded(in Inputs) Condition {
 		c.Status, c.Reason, c.Bad = metav1.ConditionFalse, d.Failure.Reason, true
 		c.Message = fmt.Sprintf("%s fails: %s. spec.upgrade.automaticRollback is false, so it stays as it is. See: kubectl -n %s describe pod %s. Go back: %s",
 			what(o), d.Failure, in.Identity.Namespace, d.Failure.Pod, in.back(o))
-	case o != nil && o.Reason != "" && (o.Kind == upgrade.OperationRollback || d.Ledger.Good != nil && o.To.Image == d.Ledger.Good.Image):
+		if d.Pending != nil {
+			c.Message += fmt.Sprintf(". What the spec names now, %s, waits until then", d.Pending)
+		}
+	case o != nil && in.returning(o):
 		c.Status, c.Reason = metav1.ConditionFalse, o.Reason
 		c.Message = what(o)
 		if o.Message != "" {
@@ -199,6 +208,9 @@ func upgradeSucceeded(in Inputs) Condition {
 	case len(d.Ledger.History) > 0:
 		h := d.Ledger.History[0]
 		pair := upgrade.TransitionOf(h.From, h.To)
+		if h.From.Image == h.To.Image {
+			pair = "The update of the pods of " + h.To.String()
+		}
 		if h.Result == upgrade.ResultSucceeded {
 			c.Status, c.Reason, c.Message = metav1.ConditionTrue, string(h.Result), pair
 			if h.Reason != "" {
@@ -221,10 +233,40 @@ func upgradeSucceeded(in Inputs) Condition {
 	return c
 }
 
+// returning says that an operation goes back to what is known to be good.
+func (in Inputs) returning(o *upgrade.Operation) bool {
+	good := in.Decision.Ledger.Good
+	return o.Kind == upgrade.OperationRollback ||
+		o.Kind == upgrade.OperationManualRollback && good != nil && o.To.Image == good.Image && o.To.Version == good.Version
+}
+
+// heldUp says what to do about a pod that keeps an operation from going on.
+func (in Inputs) heldUp(o *upgrade.Operation) string {
+	ns, pod := in.Identity.Namespace, in.Decision.Failure.Pod
+	remedy := fmt.Sprintf("It was not replaced yet. See: kubectl -n %s describe pod %s", ns, pod)
+	switch in.Decision.Failure.Reason {
+	case upgrade.ReasonStillTerminating:
+		remedy = fmt.Sprintf("If its node is gone, delete it: kubectl -n %s delete pod %s --force --grace-period=0", ns, pod)
+	case upgrade.ReasonPodMissing:
+		remedy = fmt.Sprintf("See why it is not created: kubectl -n %s describe statefulset %s", ns, in.Identity.StatefulSet())
+	default:
+		if !in.returning(o) && !o.Degraded {
+			remedy += ". To have it replaced first: " + in.annotate([]upgrade.Annotation{{Name: upgrade.AllowDegraded, Value: upgrade.TransitionOf(o.From, o.To)}})
+		}
+	}
+	if in.returning(o) {
+		return remedy
+	}
+	return remedy + ". Back to what ran before: " + in.back(o)
+}
+
 // back is the command that takes an operation back.
 func (in Inputs) back(o *upgrade.Operation) string {
-	if o.Kind == upgrade.OperationUpgrade {
+	switch {
+	case o.Kind == upgrade.OperationUpgrade:
 		return in.patchRelease(o.From)
+	case o.Kind == upgrade.OperationManualRollback && o.From.Version != "":
+		return in.annotate([]upgrade.Annotation{{Name: upgrade.RollbackTo, Value: o.From.Version}})
 	}
 	return in.edit()
 }
@@ -258,7 +300,7 @@ func transitions(in Inputs) []Event {
 			warn("UpgradeFailed", fmt.Sprintf("%s ended: %s", what(old), e.Reason))
 		}
 	}
-	if o != nil && (old == nil || o.ID != old.ID) {
+	if u := in.Previous.Upgrade; o != nil && (old == nil || o.ID != old.ID) && (u == nil || u.ID != o.ID) {
 		message := what(o)
 		if dt := downtime(in); dt != "" {
 			message += ". " + dt
@@ -281,7 +323,7 @@ func replaced(in Inputs, o *upgrade.Operation) bool {
 	for i := range in.Pods {
 		p := &in.Pods[i]
 		if p.GetName() == o.Pod {
-			return podReady(p) && p.GetLabels()["controller-revision-hash"] == in.Rollout.UpdateRevision
+			return podReady(p) && in.Rollout.UpdateRevision != "" && p.GetLabels()["controller-revision-hash"] == in.Rollout.UpdateRevision
 		}
 	}
 	return false

@@ -59,6 +59,13 @@ func failing(in *Inputs) {
 	in.Decision.Failure = &upgrade.Failure{Pod: "ds-1", Reason: "CrashLoopBackOff", Container: "container dirsrv", Message: "back-off 40s"}
 }
 
+// heldUp by a pod, for a reason that is not the target's.
+func heldUp(reason string) func(in *Inputs) {
+	return func(in *Inputs) {
+		in.Decision.Failure = &upgrade.Failure{Pod: "ds-1", Reason: reason, Outdated: true}
+	}
+}
+
 func ended(e upgrade.HistoryEntry) func(in *Inputs) {
 	return func(in *Inputs) {
 		e.StartedAt, e.CompletedAt = t0, t0.Add(time.Hour)
@@ -104,7 +111,7 @@ func TestUpgradeConditions(t *testing.T) {
 			changes: []func(in *Inputs){upgrading, refused(upgrade.Refusal{
 				Reason: upgrade.ReasonApprovalRequired, Message: "3.1.1->4.0.0 is a major upgrade and waits for your approval",
 				Annotate: []upgrade.Annotation{{Name: upgrade.ApprovedTransition, Value: "3.1.1->4.0.0"}},
-			})},
+			}), func(in *Inputs) { in.Decision.Target = upgrade.Release{Version: "4.0.0", Image: "dirsrv:4.0.0"} }},
 			kind: TypeUpgradeBlocked,
 			want: want{metav1.ConditionTrue, "ApprovalRequired", "3.1.1->4.0.0 is a major upgrade and waits for your approval. " +
 				"Allow it: kubectl -n team annotate dirsrv ds '" + group + "approved-transition=3.1.1->4.0.0' --overwrite. " +
@@ -121,11 +128,16 @@ func TestUpgradeConditions(t *testing.T) {
 				"Allow it: kubectl -n team annotate dirsrv ds '" + group + "allow-degraded=3.1.0->3.1.1' --overwrite. Back to what runs: " + toGood, true},
 		},
 		"TargetRejected": {
-			reason:  "R36: what it takes to have it tried again.",
+			reason:  "R36: the way back, so that the target can be named again.",
 			changes: []func(in *Inputs){refused(upgrade.Refusal{Reason: upgrade.ReasonTargetRejected, Message: "3.1.1 was rejected", Restart: true})},
 			kind:    TypeUpgradeBlocked,
-			want: want{metav1.ConditionTrue, "TargetRejected", "3.1.1 was rejected. " +
-				"It is not tried again until the spec has named another one in between. Back to what runs: " + toGood, true},
+			want:    want{metav1.ConditionTrue, "TargetRejected", "3.1.1 was rejected. Back to what runs: " + toGood, true},
+		},
+		"PodsRejected": {
+			reason:  "R36, R44: the spec names what runs already.",
+			changes: []func(in *Inputs){refused(upgrade.Refusal{Reason: upgrade.ReasonTargetRejected, Message: "the change of the pods was rejected"})},
+			kind:    TypeUpgradeBlocked,
+			want:    want{metav1.ConditionTrue, "TargetRejected", "the change of the pods was rejected", true},
 		},
 		"Paused": {
 			reason:  "R40: the command that goes on.",
@@ -136,7 +148,7 @@ func TestUpgradeConditions(t *testing.T) {
 		},
 		"InvalidRollback": {
 			reason:  "R37: the command that takes the request back.",
-			changes: []func(in *Inputs){refused(upgrade.Refusal{Reason: upgrade.ReasonInvalidRollback, Message: "rollback-to=2.0.0: it has run 3.1.0"})},
+			changes: []func(in *Inputs){refused(upgrade.Refusal{Reason: upgrade.ReasonInvalidRollback, Message: "rollback-to=2.0.0: it has run 3.1.0", Request: upgrade.RollbackTo})},
 			kind:    TypeUpgradeBlocked,
 			want: want{metav1.ConditionTrue, "InvalidRollback", "rollback-to=2.0.0: it has run 3.1.0. " +
 				"Take the request back: kubectl -n team annotate dirsrv ds " + group + "rollback-to-", true},
@@ -293,11 +305,31 @@ func TestUpgradeConditions(t *testing.T) {
 		},
 		"OldPodFails": {
 			reason:  "R30: a pod that was not replaced yet holds it up: the target is not to blame.",
-			changes: []func(in *Inputs){upgrading, failing, func(in *Inputs) { in.Decision.Failure.Outdated = true }},
+			changes: []func(in *Inputs){upgrading, heldUp("CrashLoopBackOff")},
 			kind:    TypeUpgradeSucceeded,
-			want: want{metav1.ConditionFalse, "CrashLoopBackOff", "Upgrade 3.1.0->3.1.1 waits for a pod that it has not replaced yet: pod ds-1: CrashLoopBackOff (container dirsrv). " +
-				"See: kubectl -n team describe pod ds-1. To have that pod replaced first: kubectl -n team annotate dirsrv ds '" + group + "allow-degraded=3.1.0->3.1.1' --overwrite. " +
+			want: want{metav1.ConditionFalse, "CrashLoopBackOff", "Upgrade 3.1.0->3.1.1 waits: pod ds-1: CrashLoopBackOff. It was not replaced yet. " +
+				"See: kubectl -n team describe pod ds-1. To have it replaced first: kubectl -n team annotate dirsrv ds '" + group + "allow-degraded=3.1.0->3.1.1' --overwrite. " +
 				"Back to what ran before: " + toGood, true},
+		},
+		"StillTerminating": {
+			reason:  "R30: nor is it where a node is away.",
+			changes: []func(in *Inputs){upgrading, heldUp(upgrade.ReasonStillTerminating)},
+			kind:    TypeUpgradeSucceeded,
+			want: want{metav1.ConditionFalse, "StillTerminating", "Upgrade 3.1.0->3.1.1 waits: pod ds-1: StillTerminating. " +
+				"If its node is gone, delete it: kubectl -n team delete pod ds-1 --force --grace-period=0. Back to what ran before: " + toGood, true},
+		},
+		"PodMissing": {
+			reason:  "R30, R35: nor where a pod is not even created; going back there is nothing to go back to.",
+			changes: []func(in *Inputs){goingBack, heldUp(upgrade.ReasonPodMissing)},
+			kind:    TypeUpgradeSucceeded,
+			want: want{metav1.ConditionFalse, "PodMissing", "Rollback 3.1.1->3.1.0 waits: pod ds-1: PodMissing. " +
+				"See why it is not created: kubectl -n team describe statefulset ds", true},
+		},
+		"SpecInvalid": {
+			reason:  "Nobody knows what an invalid spec would have been blocked for.",
+			changes: []func(in *Inputs){invalid},
+			kind:    TypeUpgradeBlocked,
+			want:    want{metav1.ConditionUnknown, "SpecInvalid", "See the condition SpecValid", false},
 		},
 	}
 	for name, tc := range cases {
@@ -581,6 +613,26 @@ func TestTransitions(t *testing.T) {
 				t.Errorf("\n%s\nthe next call sends events again: %v", tc.reason, again)
 			}
 		})
+	}
+}
+
+// R34: an operation whose StatefulSet was refused is begun anew in each call: the status
+// tells that it was told.
+func TestStartedIsToldOnce(t *testing.T) {
+	starts := func(in *Inputs) {
+		upgrading(in)
+		in.Ledger.Operation = nil
+	}
+	first := Of(inputs(starts))
+	if len(first.Events) != 1 || first.Events[0].Reason != "UpgradeStarted" {
+		t.Fatalf("want UpgradeStarted, got %v", first.Events)
+	}
+	again := Of(inputs(starts, func(in *Inputs) {
+		in.Previous = first.Status
+		in.Previous.Conditions = written(first)
+	}))
+	if len(again.Events) > 0 {
+		t.Errorf("the next call tells it again: %v", again.Events)
 	}
 }
 

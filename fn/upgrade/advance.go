@@ -16,7 +16,7 @@ func (d *decider) advance() {
 	case !in.Arrived:
 		d.Waiting = "waits for the pods to be looked up"
 		return
-	case !in.Rollout.Current || in.Rollout.Running.Image != o.To.Image || in.Rollout.Running.Template != o.To.Template || in.Rollout.OnDelete != o.Mend:
+	case !in.Rollout.Current || in.Rollout.Running.Template != o.To.Template || in.Rollout.OnDelete != o.Mend:
 		d.Waiting = "waits for the StatefulSet controller to take the change up"
 		return
 	}
@@ -33,6 +33,9 @@ func (d *decider) advance() {
 			d.takeBack(OperationRollback, f.Reason, f.describe())
 			return
 		}
+	}
+	if d.Failure == nil {
+		d.Failure = d.s.heldUp(in, o)
 	}
 	d.step()
 }
@@ -123,7 +126,7 @@ func (d *decider) meanwhile() {
 	case there && !o.returns(l.Good):
 		// That is where it goes.
 	case d.rejects(target):
-		d.Blocked = rejection(d.rejected(target))
+		d.Blocked = d.rejection(d.rejected(target))
 	case !there:
 		d.Plan = d.plan(o.To, target)
 		if d.Blocked = gate(o.To, target, in.Requests); d.Blocked == nil {
@@ -149,6 +152,10 @@ func (d *decider) takeBack(kind OperationKind, reason, message string) {
 	back := *d.available(*l.Good)
 	l.Good.Template = back.Template
 	d.start(&Operation{Kind: kind, From: o.To, To: back, StartedAt: o.StartedAt, Degraded: true, Reason: reason, Message: message})
+	if o.Pod != "" {
+		// It is the first that goes back, if it is not Ready.
+		l.Operation.Pod, l.Operation.PodSince = o.Pod, &in.Now
+	}
 	d.meanwhile()
 }
 
@@ -214,6 +221,10 @@ func (d *decider) step() {
 		d.Waiting = "spec.upgrade.paused holds it"
 	case in.Replicas != r.Wanted:
 		d.Waiting = "waits for the service to be scaled"
+	case r.Ready != r.Wanted || r.Pods != r.Wanted || int(r.Updated) != s.updated():
+		// Pods and StatefulSet come from two caches: the older one may still show Ready
+		// what is gone.
+		d.Waiting = "waits for the StatefulSet controller to report every server Ready"
 	default:
 		// What is below the partition cannot rise above it any more: the controller
 		// replaces by itself what is not below.
@@ -227,7 +238,9 @@ func (d *decider) step() {
 	}
 }
 
-// mend replaces pods that are not Ready and stand in the way.
+// mend replaces pods that are not Ready and stand in the way: one at a time, and only
+// while every pod of the target works, so that a target which does not cannot spread.
+// A pod that may become Ready by itself is left alone, unless it is its turn.
 func (d *decider) mend() {
 	in, l, s := d.in, &d.Ledger, d.s
 	o := l.Operation
@@ -235,41 +248,32 @@ func (d *decider) mend() {
 	if len(down) == 0 {
 		return
 	}
-	if !o.Mend {
-		if o.Degraded && (o.returns(l.Good) || s.updatedReady()) {
-			// Another one fell: it comes first again.
+	p, f := d.stuck(down)
+	if o.Mend {
+		if i := slices.IndexFunc(down, func(p Pod) bool { return p.Name == o.Pod }); i >= 0 && o.returns(l.Good) {
+			p, f = down[i], &Failure{}
+		}
+		if f != nil && s.updatedReady() {
+			d.replace(p)
+			d.condemn([]Pod{p})
+		}
+		return
+	}
+	if f != nil {
+		allowed := o.Degraded || s.updated() > 0 || transition(o.From, o.To).named(in.Requests.AllowDegraded)
+		if s.updatedReady() && allowed {
+			// The target works, or may be tried: it is what mends this one.
 			o.Mend = true
 			d.OnDelete, d.Partition = true, 0
 			return
 		}
-		if _, f := d.stuck(down); f != nil {
-			if s.updatedReady() && (s.updated() > 0 || transition(o.From, o.To).named(in.Requests.AllowDegraded)) {
-				// The target works, or may be tried: it is what mends this one.
-				o.Mend = true
-				d.OnDelete, d.Partition = true, 0
-				return
-			}
+		if d.Failure == nil {
 			f.Outdated = true
 			d.Failure = f
 		}
-		// Those that are to be replaced anyway need not wait for the controller.
-		d.condemn(slices.DeleteFunc(down, func(p Pod) bool { return p.Ordinal < d.Partition }))
-		return
 	}
-	if o.returns(l.Good) {
-		d.replace(down[0])
-		d.condemn(down)
-		return
-	}
-	// The target is not known to be good: one at a time, and none that may still
-	// become Ready by itself.
-	if !s.updatedReady() {
-		return
-	}
-	if p, f := d.stuck(down); f != nil {
-		d.replace(p)
-		d.condemn([]Pod{p})
-	}
+	// Those that are to be replaced anyway need not wait for the controller.
+	d.condemn(slices.DeleteFunc(down, func(p Pod) bool { return p.Ordinal < d.Partition }))
 }
 
 // stuck is the first of these pods that does not become Ready by itself.

@@ -337,6 +337,15 @@ func down(pods ...string) act {
 	}
 }
 
+// notBegun has the controller do nothing yet to a pod whose turn it is.
+func notBegun(pod string) act {
+	return func(c *cluster) {
+		p := c.pod(pod)
+		p.Revision = c.in.Rollout.CurrentRevision
+		c.ready(p)
+	}
+}
+
 // fail a pod for a reason that Kubernetes tells.
 func fail(pod, reason string) act {
 	return func(c *cluster) {

@@ -47,6 +47,9 @@ func (p Policy) deadline() time.Duration {
 type Inputs struct {
 	Now    time.Time
 	Ledger Ledger
+	// Begun is the operation that the status tells of, whether the ledger has it or
+	// not.
+	Begun *Operation
 	// Held says that the spec cannot be acted upon: what runs goes on, and so does an
 	// operation.
 	Held bool
@@ -166,6 +169,10 @@ func (d *decider) forget() {
 	if r := l.RejectedPods; r != nil && (l.Good == nil || !r.samePair(*l.Good) || !sameInputs(in.Template(l.Good.Image), r.Template)) {
 		l.RejectedPods = nil
 	}
+	if r := l.RejectedPods; r != nil && sameInputs(r.Template, l.Good.Template) && !in.Policy.AutomaticPodUpdates && in.Requests.ApplyPodUpdate != r.Template {
+		// Only the function made other pods, and nobody asks for them any more.
+		l.RejectedPods = nil
+	}
 }
 
 // rejected says what of that which the spec asks for was rejected. An update of the
@@ -243,7 +250,12 @@ func (d *decider) keep() {
 	case d.in.Rollout.Running.Image != "":
 		d.Run = d.available(d.in.Rollout.Running)
 	}
-	d.condemn(d.s.down())
+	down := d.s.down()
+	if l.Good == nil {
+		d.condemn(down)
+	} else if p, f := d.stuck(down); f != nil && d.s.updatedReady() {
+		d.condemn([]Pod{p})
+	}
 }
 
 // available is a release with a template that can be had: the one it ran with, or
@@ -322,7 +334,7 @@ func (d *decider) wanted() (*Release, OperationKind) {
 		d.Blocked = in.Refusal
 		target = *good
 	case d.rejects(target):
-		d.Blocked = rejection(d.rejected(target))
+		d.Blocked = d.rejection(d.rejected(target))
 		target = *good
 	}
 	if !target.samePair(*good) {
@@ -353,17 +365,17 @@ func (d *decider) podUpdate() (*Release, OperationKind) {
 	}
 	to := *good
 	to.Template = made
-	if r := d.rejectedPods(made); r != nil {
-		if d.Blocked == nil {
-			d.Blocked = rejection(r)
-		}
-		return nil, ""
-	}
 	if sameInputs(made, good.Template) {
 		d.PodUpdate = made
 		if !in.Policy.AutomaticPodUpdates && in.Requests.ApplyPodUpdate != made {
 			return nil, ""
 		}
+	}
+	if r := d.rejectedPods(made); r != nil {
+		if d.Blocked == nil {
+			d.Blocked = d.rejection(r)
+		}
+		return nil, ""
 	}
 	return &to, OperationPodUpdate
 }
@@ -374,6 +386,7 @@ func (d *decider) mayBegin(to Release, kind OperationKind) (*Refusal, string) {
 	in, good := d.in, *d.Ledger.Good
 	if kind == OperationManualRollback {
 		if r := gate(good, to, in.Requests); r != nil {
+			r.Request = RollbackTo
 			return r, ""
 		}
 	}
@@ -459,6 +472,11 @@ func (d *decider) start(o *Operation) {
 	if !o.Mend && len(d.s.pods) > 0 {
 		d.replace(d.s.pods[0])
 	}
+	if b := d.in.Begun; b != nil && d.in.Ledger.Operation == nil && b.Kind == o.Kind && b.From == o.From && b.To == o.To && b.Pod == o.Pod {
+		// It has begun before, and the StatefulSet was refused: that is the same
+		// attempt, not another one in each call.
+		o.ID, o.StartedAt, o.PodSince = b.ID, b.StartedAt, b.PodSince
+	}
 	d.run(o)
 }
 
@@ -474,7 +492,7 @@ func (d *decider) replace(p Pod) {
 // run the target of an operation.
 func (d *decider) run(o *Operation) {
 	d.Run, d.Condemned = &o.To, nil
-	d.Blocked, d.Plan, d.Pending, d.Waiting = nil, nil, nil, ""
+	d.Blocked, d.Plan, d.Pending, d.PodUpdate, d.Waiting = nil, nil, nil, "", ""
 	d.OnDelete, d.Partition = o.Mend, d.partition(o)
 	if o.Mend {
 		d.Partition = 0
@@ -527,23 +545,33 @@ func (d *decider) invalidRollback(version string) *Refusal {
 	}
 	return &Refusal{
 		Reason:  ReasonInvalidRollback,
-		Message: fmt.Sprintf("%s=%s: this service has not run that version; it has run %s", RollbackTo, version, strings.Join(have, ", ")),
+		Request: RollbackTo,
+		Message: fmt.Sprintf("%s=%s: this service has not run that version; it has run %s", RollbackTo, shorten(version), strings.Join(have, ", ")),
 	}
 }
 
-func rejection(r *Rejected) *Refusal {
-	message := fmt.Sprintf("%s was rejected (%s)", r.Release, r.Reason)
+func (d *decider) rejection(r *Rejected) *Refusal {
+	what, restart := r.String(), true
+	remedy := "It is not tried again until the spec has named another one in between"
+	if good := d.Ledger.Good; r == d.Ledger.RejectedPods && good != nil {
+		what, restart = "the change of the pods of "+what, false
+		remedy = "It is not tried again until the spec asks for other pods"
+		if sameInputs(r.Template, good.Template) {
+			remedy = "To try it again take the annotation apply-pod-update away and set it anew, or set spec.upgrade.podUpdates to WithNextRollout and back"
+		}
+	}
+	message := fmt.Sprintf("%s was rejected (%s)", what, r.Reason)
 	if r.Message != "" {
 		message += ": " + r.Message
 	}
-	return &Refusal{Reason: ReasonTargetRejected, Message: message, Restart: true}
+	return &Refusal{Reason: ReasonTargetRejected, Message: message + ". " + remedy, Restart: restart}
 }
 
 // condemn pods that nobody else replaces. Which are outdated is only known while the
 // StatefulSet has the template that it shall have, and its controller has seen it.
 func (d *decider) condemn(pods []Pod) {
 	has := d.in.Rollout.Running
-	if !d.in.Arrived || !d.in.Rollout.Current || d.Run == nil || has.Image != d.Run.Image || has.Template != d.Run.Template {
+	if !d.in.Arrived || !d.in.Rollout.Current || d.Run == nil || has.Template != d.Run.Template {
 		return
 	}
 	for _, p := range pods {

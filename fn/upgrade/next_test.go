@@ -9,12 +9,6 @@ import (
 // R30, R31: one pod at a time, from the highest ordinal down, and judged on what is
 // reported of the new revision.
 func TestRollout(t *testing.T) {
-	// The controller has done nothing yet.
-	notBegun := func(c *cluster) {
-		p := c.pod("ds-1")
-		p.Revision = c.in.Rollout.CurrentRevision
-		c.ready(p)
-	}
 	tell(t, running, map[string]story{
 		"Steady": {
 			reason: "Nothing to do.",
@@ -130,8 +124,8 @@ func TestRollout(t *testing.T) {
 			replicas: 2,
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1`},
-				{do: all(notBegun, fail("ds-0", "ImagePullBackOff")), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1, fails: pod ds-0: ImagePullBackOff (container dirsrv), "waits for ds-0 to be Ready"`},
-				{do: all(notBegun, allowDegraded("3.1.0->3.1.1")), want: `Upgrade 3.1.0->3.1.1, pod ds-1, OnDelete, "waits for ds-0 to be Ready"`},
+				{do: all(notBegun("ds-1"), fail("ds-0", "ImagePullBackOff")), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1, fails: pod ds-0: ImagePullBackOff (container dirsrv), "waits for ds-0 to be Ready"`},
+				{do: all(notBegun("ds-1"), allowDegraded("3.1.0->3.1.1")), want: `Upgrade 3.1.0->3.1.1, pod ds-1, OnDelete, "waits for ds-0 to be Ready"`},
 				{want: `Upgrade 3.1.0->3.1.1, pod ds-0, OnDelete, deletes ds-0, "waits for ds-0 to be Ready"`},
 			},
 		},
@@ -198,7 +192,7 @@ func TestRollout(t *testing.T) {
 			replicas: 2,
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1`},
-				{do: all(paused(true), fail("ds-1", "CrashLoopBackOff")), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: all(paused(true), fail("ds-1", "CrashLoopBackOff")), want: `Rollback 3.1.1->3.1.0, pod ds-1, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-1, OnDelete, deletes ds-1, blocked TargetRejected, "waits for ds-1 to be Ready"`},
 				{do: up("ds-1"), want: `runs 3.1.0, blocked TargetRejected`},
 			},
@@ -353,6 +347,14 @@ func TestRollout(t *testing.T) {
 				{do: up("ds-0"), want: `runs 3.1.1`},
 			},
 		},
+		"ScaledDownBefore": {
+			reason: "R29: a server that is on its way out, and not Ready any more, is none that an upgrade waits for.",
+			steps: []step{
+				{do: all(spec("3.1.1"), observed(func(in *Inputs) {
+					in.Pods = append(in.Pods, Pod{Name: "ds-1", Ordinal: 1, Revision: "an older one"})
+				})), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
+			},
+		},
 		"ScaledDownToTheUpdated": {
 			reason:   "Only servers that were not updated yet are left.",
 			replicas: 2,
@@ -391,7 +393,7 @@ func TestFailure(t *testing.T) {
 			reason: "R35: also with one replica, which the StatefulSet controller alone would leave where it is.",
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
-				{do: fail("ds-0", "ImagePullBackOff"), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: fail("ds-0", "ImagePullBackOff"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: up("ds-0"), want: `runs 3.1.0, blocked TargetRejected`},
@@ -403,7 +405,7 @@ func TestFailure(t *testing.T) {
 			replicas: 3,
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-2, partition 2`},
-				{do: fail("ds-2", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: fail("ds-2", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, pod ds-2, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-2, OnDelete, deletes ds-2, blocked TargetRejected, "waits for ds-2 to be Ready"`},
 				{do: up("ds-2"), want: `runs 3.1.0, blocked TargetRejected`},
 			},
@@ -414,7 +416,7 @@ func TestFailure(t *testing.T) {
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-2, partition 2`},
 				{do: up("ds-2"), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1, "waits for ds-1 to be replaced"`},
-				{do: fail("ds-1", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: fail("ds-1", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, pod ds-1, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-1, OnDelete, deletes ds-1, blocked TargetRejected, "waits for ds-1 to be Ready"`},
 				{do: up("ds-1"), want: `Rollback 3.1.1->3.1.0, pod ds-2, partition 2, blocked TargetRejected, "waits for ds-2 to be replaced"`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-2, partition 2, blocked TargetRejected, "waits for ds-2 to be Ready"`},
@@ -428,7 +430,7 @@ func TestFailure(t *testing.T) {
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-2, partition 2`},
 				{do: up("ds-2"), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1, "waits for ds-1 to be replaced"`},
 				{do: up("ds-1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0, "waits for ds-0 to be replaced"`},
-				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: up("ds-0"), want: `Rollback 3.1.1->3.1.0, pod ds-2, partition 2, blocked TargetRejected, "waits for ds-2 to be replaced"`},
 				{do: up("ds-2"), want: `Rollback 3.1.1->3.1.0, pod ds-1, partition 1, blocked TargetRejected, "waits for ds-1 to be replaced"`},
@@ -436,14 +438,15 @@ func TestFailure(t *testing.T) {
 			},
 		},
 		"TwoDown": {
-			reason:   "Pods that are down have nothing to lose: both come back at once.",
+			reason:   "Pods that are down have nothing to lose, but the good release may not work either: one after the other, that of the operation first.",
 			replicas: 3,
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-2, partition 2`},
 				{do: up("ds-2"), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1, "waits for ds-1 to be replaced"`},
-				{do: all(fail("ds-1", "CrashLoopBackOff"), fail("ds-2", "CrashLoopBackOff")), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
-				{want: `Rollback 3.1.1->3.1.0, pod ds-2, OnDelete, deletes ds-2, deletes ds-1, blocked TargetRejected, "waits for ds-1 to be Ready"`},
-				{do: up("ds-1", "ds-2"), want: `runs 3.1.0, blocked TargetRejected`},
+				{do: all(fail("ds-1", "CrashLoopBackOff"), fail("ds-2", "CrashLoopBackOff")), want: `Rollback 3.1.1->3.1.0, pod ds-1, OnDelete, blocked TargetRejected`},
+				{want: `Rollback 3.1.1->3.1.0, pod ds-1, OnDelete, deletes ds-1, blocked TargetRejected, "waits for ds-1 to be Ready"`},
+				{do: up("ds-1"), want: `Rollback 3.1.1->3.1.0, pod ds-2, OnDelete, deletes ds-2, blocked TargetRejected, "waits for ds-2 to be Ready"`},
+				{do: up("ds-2"), want: `runs 3.1.0, blocked TargetRejected`},
 			},
 		},
 		"Deadline": {
@@ -452,7 +455,7 @@ func TestFailure(t *testing.T) {
 			steps: []step{
 				{do: all(policy(func(p *Policy) { p.ProgressDeadline = time.Minute }), spec("3.1.1")), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1`},
 				{do: after(time.Minute - time.Second), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1, "waits for ds-1 to be Ready"`},
-				{do: after(time.Second), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: after(time.Second), want: `Rollback 3.1.1->3.1.0, pod ds-1, OnDelete, blocked TargetRejected`},
 			},
 		},
 		"DeadlinePerPod": {
@@ -462,7 +465,7 @@ func TestFailure(t *testing.T) {
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1`},
 				{do: all(after(9*time.Minute), up("ds-1")), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0, "waits for ds-0 to be replaced"`},
 				{do: after(9 * time.Minute), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0, "waits for ds-0 to be Ready"`},
-				{do: after(time.Minute), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: after(time.Minute), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 			},
 		},
 		"DeadlineOfAnother": {
@@ -473,7 +476,7 @@ func TestFailure(t *testing.T) {
 				{do: up("ds-1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0, "waits for ds-0 to be replaced"`},
 				{do: all(up("ds-0"), after(time.Minute), down("ds-1")), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0, "waits for ds-1 to be Ready"`},
 				{do: after(DefaultProgressDeadline - time.Second), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0, "waits for ds-1 to be Ready"`},
-				{do: after(time.Second), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: after(time.Second), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 			},
 		},
 		"NotEvenCreated": {
@@ -481,7 +484,8 @@ func TestFailure(t *testing.T) {
 			replicas: 2,
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1`},
-				{do: all(after(DefaultProgressDeadline), observed(func(in *Inputs) { in.Pods = in.Pods[1:] })), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: all(after(DefaultProgressDeadline), observed(func(in *Inputs) { in.Pods = in.Pods[1:] })), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1, fails: pod ds-1: PodMissing, "waits for pods to be created"`},
+				{do: all(after(DefaultProgressDeadline), observed(func(in *Inputs) { in.Pods = in.Pods[1:] })), want: `Rollback 3.1.1->3.1.0, pod ds-1, OnDelete, blocked TargetRejected`},
 			},
 		},
 		"NotBegun": {
@@ -489,7 +493,7 @@ func TestFailure(t *testing.T) {
 			replicas: 2,
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1`},
-				{do: all(up("ds-1"), after(DefaultProgressDeadline), observed(func(in *Inputs) { in.Pods[0].Revision = in.Pods[1].Revision })), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1, "waits for ds-1 to be replaced"`},
+				{do: all(notBegun("ds-1"), after(DefaultProgressDeadline)), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1, "waits for ds-1 to be replaced"`},
 			},
 		},
 		"Refused": {
@@ -499,7 +503,7 @@ func TestFailure(t *testing.T) {
 				{do: observed(func(in *Inputs) {
 					in.Pods[0].Refusal = &Refusal{Reason: "DatabaseBackendUnsupported", Message: "the database is bdb"}
 					in.Pods[0].Waiting = "CrashLoopBackOff"
-				}), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				}), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 			},
 		},
 		"StartingIsNoFailure": {
@@ -514,7 +518,7 @@ func TestFailure(t *testing.T) {
 			reason: "R36: the same target is tried again only once the spec has named what runs, or another one.",
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
-				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: up("ds-0"), want: `runs 3.1.0, blocked TargetRejected`},
 				{do: after(24 * time.Hour), want: `runs 3.1.0, blocked TargetRejected`},
@@ -526,7 +530,7 @@ func TestFailure(t *testing.T) {
 			reason: "R36: another target, although it is blocked.",
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
-				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: up("ds-0"), want: `runs 3.1.0, blocked TargetRejected`},
 				{do: spec("4.0.0"), want: `runs 3.1.0, blocked ApprovalRequired`},
@@ -537,7 +541,7 @@ func TestFailure(t *testing.T) {
 			reason: "R24, R36: half a change names nothing.",
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
-				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: up("ds-0"), want: `runs 3.1.0, blocked TargetRejected`},
 				{do: mismatched("3.1.0", "3.1.1"), want: `runs 3.1.0, blocked ImageVersionMismatch`},
@@ -548,7 +552,7 @@ func TestFailure(t *testing.T) {
 			reason: "R36: a rebuild of the rejected version is another pair.",
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
-				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: up("ds-0"), want: `runs 3.1.0, blocked TargetRejected`},
 				{do: specOf(Release{Version: "3.1.1", Image: "mirror/dirsrv:3.1.1"}), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
@@ -558,7 +562,7 @@ func TestFailure(t *testing.T) {
 			reason: "R38: what is asked for during a rollback waits.",
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
-				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{do: spec("3.1.2"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, deletes ds-0, pending 3.1.2, "waits for ds-0 to be Ready"`},
 				{do: up("ds-0"), want: `runs 3.1.0, pending 3.1.2`},
 				{want: `Upgrade 3.1.0->3.1.2, pod ds-0, partition 0`},
@@ -568,11 +572,11 @@ func TestFailure(t *testing.T) {
 			reason: "Two targets fail one after the other: each goes back to the same good release.",
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
-				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: all(spec("3.1.2"), up("ds-0")), want: `runs 3.1.0, pending 3.1.2`},
 				{want: `Upgrade 3.1.0->3.1.2, pod ds-0, partition 0`},
-				{do: fail("ds-0", "ImagePullBackOff"), want: `Rollback 3.1.2->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: fail("ds-0", "ImagePullBackOff"), want: `Rollback 3.1.2->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.2->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: up("ds-0"), want: `runs 3.1.0, blocked TargetRejected`},
 			},
@@ -592,7 +596,7 @@ func TestFailure(t *testing.T) {
 			steps: []step{
 				{do: all(policy(func(p *Policy) { p.KeepFailed = true }), spec("3.1.1")), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
 				{do: fail("ds-0", "CrashLoopBackOff"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0, fails: pod ds-0: CrashLoopBackOff (container dirsrv), "waits for ds-0 to be Ready"`},
-				{do: spec("3.1.0"), want: `Rollback 3.1.1->3.1.0, OnDelete`},
+				{do: spec("3.1.0"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, deletes ds-0, "waits for ds-0 to be Ready"`},
 				{do: up("ds-0"), want: `runs 3.1.0`},
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
@@ -602,7 +606,7 @@ func TestFailure(t *testing.T) {
 			reason: "R35: behind the last known good release there is nothing: it stays, says so, and goes on when the pod comes up.",
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
-				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: fail("ds-0", "CreateContainerConfigError"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected, fails: pod ds-0: CreateContainerConfigError (container dirsrv), "waits for ds-0 to be Ready"`},
 				{do: after(24 * time.Hour), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected, fails: pod ds-0: CreateContainerConfigError (container dirsrv), "waits for ds-0 to be Ready"`},
@@ -613,8 +617,8 @@ func TestFailure(t *testing.T) {
 			reason: "Nobody deletes the stuck pod, for want of an image for the Job: after the deadline that is a failure too.",
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
-				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
-				{do: observed(func(in *Inputs) { in.Pods[0].Terminating = true }), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected, "waits for ds-0 to be Ready"`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
+				{do: observed(func(in *Inputs) { in.Pods[0].Terminating = true }), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: observed(func(in *Inputs) { in.Pods[0].Terminating = false }), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 			},
 		},
@@ -622,7 +626,7 @@ func TestFailure(t *testing.T) {
 			reason: "R35: the agent refuses to go back: Degraded, and nothing by itself.",
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
-				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: observed(func(in *Inputs) {
 					in.Pods[0].Refusal = &Refusal{Reason: "RollbackLosesWrites", Message: "writes"}
@@ -633,7 +637,7 @@ func TestFailure(t *testing.T) {
 			reason: "R29: a failing rollback is left for another version, where a person allows exactly that.",
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
-				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected, fails: pod ds-0: CrashLoopBackOff (container dirsrv), "waits for ds-0 to be Ready"`},
 				{do: spec("3.1.2"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked ServiceUnhealthy, fails: pod ds-0: CrashLoopBackOff (container dirsrv), "waits for ds-0 to be Ready"`},
@@ -647,7 +651,7 @@ func TestFailure(t *testing.T) {
 			reason: "The gating table holds there too.",
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
-				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected, fails: pod ds-0: CrashLoopBackOff (container dirsrv), "waits for ds-0 to be Ready"`},
 				{do: all(spec("4.0.0"), allowDegraded("3.1.0->4.0.0")), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked ApprovalRequired, fails: pod ds-0: CrashLoopBackOff (container dirsrv), "waits for ds-0 to be Ready"`},
@@ -658,11 +662,11 @@ func TestFailure(t *testing.T) {
 			reason: "And when that one fails as well, it is the good release's turn again.",
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
-				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: all(fail("ds-0", "CrashLoopBackOff"), spec("3.1.2"), allowDegraded("3.1.0->3.1.2")), want: `Upgrade 3.1.0->3.1.2, OnDelete`},
 				{want: `Upgrade 3.1.0->3.1.2, pod ds-0, OnDelete, deletes ds-0, "waits for ds-0 to be Ready"`},
-				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.2->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.2->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.2->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 			},
 		},
@@ -670,7 +674,7 @@ func TestFailure(t *testing.T) {
 			reason: "R40: paused holds that too; and where nothing is asked for it holds nothing.",
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
-				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: all(paused(true), fail("ds-0", "CrashLoopBackOff"), spec("3.1.0")), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, fails: pod ds-0: CrashLoopBackOff (container dirsrv), "waits for ds-0 to be Ready"`},
 				{do: all(spec("3.1.2"), allowDegraded("3.1.0->3.1.2")), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked Paused, fails: pod ds-0: CrashLoopBackOff (container dirsrv), "waits for ds-0 to be Ready"`},
@@ -681,32 +685,53 @@ func TestFailure(t *testing.T) {
 			reason: "R28: pod settings that are changed to mend a failing rollback reach it.",
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
-				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: fail("ds-0", "CreateContainerConfigError"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected, fails: pod ds-0: CreateContainerConfigError (container dirsrv), "waits for ds-0 to be Ready"`},
 				{do: all(spec("3.1.0"), settings("another node selector")), want: `PodUpdate 3.1.0->3.1.0, OnDelete`},
 			},
 		},
 		"GoingBackAnotherFalls": {
-			reason:   "R30: a pod that falls while the healthy ones go back comes first.",
+			reason:   "R30: a pod that fails while the healthy ones go back comes first.",
 			replicas: 3,
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-2, partition 2`},
 				{do: up("ds-2"), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1, "waits for ds-1 to be replaced"`},
 				{do: up("ds-1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0, "waits for ds-0 to be replaced"`},
-				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: up("ds-0"), want: `Rollback 3.1.1->3.1.0, pod ds-2, partition 2, blocked TargetRejected, "waits for ds-2 to be replaced"`},
-				{do: all(up("ds-2"), down("ds-1")), want: `Rollback 3.1.1->3.1.0, pod ds-2, OnDelete, blocked TargetRejected, "waits for ds-1 to be Ready"`},
+				{do: all(up("ds-2"), fail("ds-1", "CrashLoopBackOff")), want: `Rollback 3.1.1->3.1.0, pod ds-2, OnDelete, blocked TargetRejected, "waits for ds-1 to be Ready"`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-1, OnDelete, deletes ds-1, blocked TargetRejected, "waits for ds-1 to be Ready"`},
 				{do: up("ds-1"), want: `runs 3.1.0, blocked TargetRejected`},
+			},
+		},
+		"TerminatingForever": {
+			reason:   "A pod that does not go, on a node that is away, is no failure of the target; it is told, once its grace period is long over.",
+			replicas: 2,
+			steps: []step{
+				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1`},
+				{do: all(up("ds-1"), observed(func(in *Inputs) {
+					in.Pods[1].Terminating, in.Pods[1].Deleted = true, in.Now
+				})), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1, "waits for ds-0 to be Ready"`},
+				{do: after(DefaultProgressDeadline - time.Second), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1, "waits for ds-0 to be Ready"`},
+				{do: after(time.Second), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1, fails: pod ds-0: StillTerminating, "waits for ds-0 to be Ready"`},
+			},
+		},
+		"AnotherMissing": {
+			reason:   "Nor is one that is not even created.",
+			replicas: 2,
+			steps: []step{
+				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1`},
+				{do: all(up("ds-1"), observed(func(in *Inputs) { in.Pods = in.Pods[:1] })), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1, "waits for pods to be created"`},
+				{do: all(after(DefaultProgressDeadline), observed(func(in *Inputs) { in.Pods = in.Pods[:1] })), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1, fails: pod ds-0: PodMissing, "waits for pods to be created"`},
 			},
 		},
 		"HeldAndFailing": {
 			reason: "R35: what is wrong with the spec keeps nothing from being rolled back.",
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
-				{do: all(observed(func(in *Inputs) { in.Held = true }), fail("ds-0", "CrashLoopBackOff")), want: `Rollback 3.1.1->3.1.0, OnDelete`},
+				{do: all(observed(func(in *Inputs) { in.Held = true }), fail("ds-0", "CrashLoopBackOff")), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, deletes ds-0, "waits for ds-0 to be Ready"`},
 				{do: up("ds-0"), want: `runs 3.1.0`},
 				{do: observed(func(in *Inputs) { in.Held = false }), want: `runs 3.1.0, blocked TargetRejected`},
@@ -740,7 +765,7 @@ func TestAgents(t *testing.T) {
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1`},
 				{do: says("ds-1", nil), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1, "waits for the agent in ds-1 to report that its server is ready"`},
 				{do: after(DefaultProgressDeadline - time.Second), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1, "waits for the agent in ds-1 to report that its server is ready"`},
-				{do: after(time.Second), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: after(time.Second), want: `Rollback 3.1.1->3.1.0, pod ds-1, OnDelete, blocked TargetRejected`},
 			},
 		},
 		"NotReady": {
@@ -757,7 +782,7 @@ func TestAgents(t *testing.T) {
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1`},
 				{do: says("ds-1", &Report{Version: "3.1.0", Ready: true, Replicates: true}), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1, "waits for ds-1 to run 3.1.1: it runs 3.1.0"`},
-				{do: after(DefaultProgressDeadline), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: after(DefaultProgressDeadline), want: `Rollback 3.1.1->3.1.0, pod ds-1, OnDelete, blocked TargetRejected`},
 			},
 		},
 		"LeadingV": {
@@ -832,7 +857,7 @@ func TestAnotherTarget(t *testing.T) {
 			replicas: 2,
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1`},
-				{do: spec("3.1.0"), want: `Rollback 3.1.1->3.1.0, OnDelete`},
+				{do: spec("3.1.0"), want: `Rollback 3.1.1->3.1.0, pod ds-1, OnDelete`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-1, OnDelete, deletes ds-1, "waits for ds-1 to be Ready"`},
 				{do: up("ds-1"), want: `runs 3.1.0`},
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1`},
@@ -843,7 +868,7 @@ func TestAnotherTarget(t *testing.T) {
 			replicas: 2,
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1`},
-				{do: all(up("ds-1"), spec("3.1.0")), want: `Rollback 3.1.1->3.1.0, OnDelete`},
+				{do: all(up("ds-1"), spec("3.1.0")), want: `Rollback 3.1.1->3.1.0, pod ds-1, OnDelete`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-1, partition 1, "waits for ds-1 to be replaced"`},
 				{do: up("ds-1"), want: `runs 3.1.0`},
 			},
@@ -852,14 +877,14 @@ func TestAnotherTarget(t *testing.T) {
 			reason: "Going back where it came from needs no approval, although it is a major version down.",
 			steps: []step{
 				{do: all(approve("3.1.0->4.0.0"), spec("4.0.0")), want: `Upgrade 3.1.0->4.0.0, pod ds-0, partition 0`},
-				{do: spec("3.1.0"), want: `Rollback 4.0.0->3.1.0, OnDelete`},
+				{do: spec("3.1.0"), want: `Rollback 4.0.0->3.1.0, pod ds-0, OnDelete`},
 			},
 		},
 		"AbortOfAnAbort": {
 			reason: "The target again, while it is going back: after that.",
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
-				{do: spec("3.1.0"), want: `Rollback 3.1.1->3.1.0, OnDelete`},
+				{do: spec("3.1.0"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete`},
 				{do: spec("3.1.1"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, deletes ds-0, pending 3.1.1, "waits for ds-0 to be Ready"`},
 				{do: up("ds-0"), want: `runs 3.1.0, pending 3.1.1`},
 				{want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
@@ -896,11 +921,11 @@ func TestAnotherTarget(t *testing.T) {
 			reason: "Pods of the old version that were rejected before do not hold up the way back to that version.",
 			steps: []step{
 				{do: settings("no such node"), want: `PodUpdate 3.1.0->3.1.0, pod ds-0, partition 0`},
-				{do: fail("ds-0", "CreateContainerConfigError"), want: `Rollback 3.1.0->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: fail("ds-0", "CreateContainerConfigError"), want: `Rollback 3.1.0->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.0->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: up("ds-0"), want: `runs 3.1.0, blocked TargetRejected`},
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
-				{do: spec("3.1.0"), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: spec("3.1.0"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 			},
 		},
 		"AnotherAndTheOperationFails": {
@@ -908,7 +933,7 @@ func TestAnotherTarget(t *testing.T) {
 			steps: []step{
 				{do: all(spec("3.1.1")), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
 				{do: spec("3.1.2"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0, pending 3.1.2, "waits for ds-0 to be Ready"`},
-				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, OnDelete, pending 3.1.2`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, pending 3.1.2`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, deletes ds-0, pending 3.1.2, "waits for ds-0 to be Ready"`},
 				{do: up("ds-0"), want: `runs 3.1.0, pending 3.1.2`},
 				{want: `Upgrade 3.1.0->3.1.2, pod ds-0, partition 0`},
@@ -1006,7 +1031,7 @@ func TestManualRollback(t *testing.T) {
 			reason: "To where the running operation came from: at once, and without a gate.",
 			steps: []step{
 				{do: all(approve("3.1.1->4.0.0"), spec("4.0.0")), want: `Upgrade 3.1.1->4.0.0, pod ds-0, partition 0`},
-				{do: all(approve(""), rollbackTo("3.1.1")), want: `ManualRollback 4.0.0->3.1.1, OnDelete, blocked TargetRejected`},
+				{do: all(approve(""), rollbackTo("3.1.1")), want: `ManualRollback 4.0.0->3.1.1, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `ManualRollback 4.0.0->3.1.1, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: up("ds-0"), want: `runs 3.1.1, blocked TargetRejected`},
 				{do: rollbackTo(""), want: `runs 3.1.1, blocked TargetRejected`},
@@ -1036,7 +1061,7 @@ func TestManualRollback(t *testing.T) {
 			reason: "It fails: back to what was good, and the request is not tried again.",
 			steps: []step{
 				{do: rollbackTo("3.1.0"), want: `ManualRollback 3.1.1->3.1.0, pod ds-0, partition 0, blocked TargetRejected`},
-				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.0->3.1.1, OnDelete`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.0->3.1.1, pod ds-0, OnDelete`},
 				{want: `Rollback 3.1.0->3.1.1, pod ds-0, OnDelete, deletes ds-0, "waits for ds-0 to be Ready"`},
 				{do: up("ds-0"), want: `runs 3.1.1`},
 				{do: after(time.Hour), want: `runs 3.1.1`},
@@ -1047,7 +1072,7 @@ func TestManualRollback(t *testing.T) {
 			steps: []step{
 				{do: all(policy(func(p *Policy) { p.KeepFailed = true }), rollbackTo("3.1.0")), want: `ManualRollback 3.1.1->3.1.0, pod ds-0, partition 0, blocked TargetRejected`},
 				{do: fail("ds-0", "CrashLoopBackOff"), want: `ManualRollback 3.1.1->3.1.0, pod ds-0, partition 0, blocked TargetRejected, fails: pod ds-0: CrashLoopBackOff (container dirsrv), "waits for ds-0 to be Ready"`},
-				{do: rollbackTo("3.1.1"), want: `ManualRollback 3.1.0->3.1.1, OnDelete`},
+				{do: rollbackTo("3.1.1"), want: `ManualRollback 3.1.0->3.1.1, pod ds-0, OnDelete`},
 				{want: `ManualRollback 3.1.0->3.1.1, pod ds-0, OnDelete, deletes ds-0, "waits for ds-0 to be Ready"`},
 				{do: up("ds-0"), want: `runs 3.1.1`},
 			},
@@ -1083,7 +1108,7 @@ func TestManualRollback(t *testing.T) {
 			reason: "Pods that were rejected before do not stand in for the version that is left.",
 			steps: []step{
 				{do: settings("no such node"), want: `PodUpdate 3.1.1->3.1.1, pod ds-0, partition 0`},
-				{do: fail("ds-0", "CreateContainerConfigError"), want: `Rollback 3.1.1->3.1.1, OnDelete, blocked TargetRejected`},
+				{do: fail("ds-0", "CreateContainerConfigError"), want: `Rollback 3.1.1->3.1.1, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.1->3.1.1, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: up("ds-0"), want: `runs 3.1.1, blocked TargetRejected`},
 				{do: rollbackTo("3.1.0"), want: `ManualRollback 3.1.1->3.1.0, pod ds-0, partition 0, blocked TargetRejected`},
@@ -1109,7 +1134,7 @@ func TestManualRollbackToWhatFailed(t *testing.T) {
 			reason: "It is recorded as what was left.",
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
-				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: up("ds-0"), want: `runs 3.1.0, blocked TargetRejected`},
 				{do: rollbackTo("3.1.1"), want: `runs 3.1.0, blocked InvalidRollback`},
@@ -1119,7 +1144,7 @@ func TestManualRollbackToWhatFailed(t *testing.T) {
 			reason: "Also where the StatefulSet was deleted while it went back.",
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
-				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{do: observed(func(in *Inputs) { in.Rollout, in.Pods = Rollout{}, nil }), want: `runs 3.1.0, blocked TargetRejected`},
 				{do: up("ds-0"), want: `runs 3.1.0, blocked TargetRejected`},
 				{do: rollbackTo("3.1.1"), want: `runs 3.1.0, blocked InvalidRollback`},
@@ -1129,7 +1154,7 @@ func TestManualRollbackToWhatFailed(t *testing.T) {
 			reason: "Also where the rollback was left for another version.",
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
-				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: all(fail("ds-0", "CrashLoopBackOff"), spec("3.1.2"), allowDegraded("3.1.0->3.1.2")), want: `Upgrade 3.1.0->3.1.2, OnDelete`},
 				{want: `Upgrade 3.1.0->3.1.2, pod ds-0, OnDelete, deletes ds-0, "waits for ds-0 to be Ready"`},
@@ -1174,7 +1199,7 @@ func TestPodUpdates(t *testing.T) {
 			reason: "They go back, and are not tried again until the spec asks for others.",
 			steps: []step{
 				{do: settings("no such node"), want: `PodUpdate 3.1.0->3.1.0, pod ds-0, partition 0`},
-				{do: after(DefaultProgressDeadline), want: `Rollback 3.1.0->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: after(DefaultProgressDeadline), want: `Rollback 3.1.0->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.0->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: up("ds-0"), want: `runs 3.1.0, blocked TargetRejected`},
 				{do: after(time.Hour), want: `runs 3.1.0, blocked TargetRejected`},
@@ -1186,7 +1211,7 @@ func TestPodUpdates(t *testing.T) {
 			reason: "R38: the settings as they were are an abort; R36: and after a failure they have what was rejected forgotten.",
 			steps: []step{
 				{do: settings("no such node"), want: `PodUpdate 3.1.0->3.1.0, pod ds-0, partition 0`},
-				{do: settings("settings"), want: `Rollback 3.1.0->3.1.0, OnDelete`},
+				{do: settings("settings"), want: `Rollback 3.1.0->3.1.0, pod ds-0, OnDelete`},
 				{want: `Rollback 3.1.0->3.1.0, pod ds-0, OnDelete, deletes ds-0, "waits for ds-0 to be Ready"`},
 				{do: up("ds-0"), want: `runs 3.1.0`},
 				{do: settings("no such node"), want: `PodUpdate 3.1.0->3.1.0, pod ds-0, partition 0`},
@@ -1196,7 +1221,7 @@ func TestPodUpdates(t *testing.T) {
 			reason: "R36: the settings as they were have what was rejected forgotten.",
 			steps: []step{
 				{do: settings("no such node"), want: `PodUpdate 3.1.0->3.1.0, pod ds-0, partition 0`},
-				{do: fail("ds-0", "CreateContainerConfigError"), want: `Rollback 3.1.0->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: fail("ds-0", "CreateContainerConfigError"), want: `Rollback 3.1.0->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.0->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: up("ds-0"), want: `runs 3.1.0, blocked TargetRejected`},
 				{do: settings("settings"), want: `runs 3.1.0`},
@@ -1226,7 +1251,7 @@ func TestPodUpdates(t *testing.T) {
 			steps: []step{
 				{do: function("a newer function"), want: `runs 3.1.0, pod update offered`},
 				{do: ask(func(r *Requests) { r.ApplyPodUpdate = "another hash" }), want: `runs 3.1.0, pod update offered`},
-				{do: apply, want: `PodUpdate 3.1.0->3.1.0, pod ds-0, partition 0, pod update offered`},
+				{do: apply, want: `PodUpdate 3.1.0->3.1.0, pod ds-0, partition 0`},
 				{do: up("ds-0"), want: `runs 3.1.0`},
 			},
 		},
@@ -1234,24 +1259,47 @@ func TestPodUpdates(t *testing.T) {
 			reason: "R29: gated like any upgrade.",
 			steps: []step{
 				{do: all(function("a newer function"), fail("ds-0", "CrashLoopBackOff"), apply), want: `runs 3.1.0, blocked ServiceUnhealthy, pod update offered`},
-				{do: allowDegraded("3.1.0->3.1.0"), want: `PodUpdate 3.1.0->3.1.0, OnDelete, pod update offered`},
+				{do: allowDegraded("3.1.0->3.1.0"), want: `PodUpdate 3.1.0->3.1.0, OnDelete`},
 			},
 		},
 		"AppliedAndFailing": {
 			reason: "Rolled back like any upgrade, and not tried again; the next function's may be.",
 			steps: []step{
-				{do: all(function("a newer function"), apply), want: `PodUpdate 3.1.0->3.1.0, pod ds-0, partition 0, pod update offered`},
-				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.0->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: all(function("a newer function"), apply), want: `PodUpdate 3.1.0->3.1.0, pod ds-0, partition 0`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.0->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.0->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: up("ds-0"), want: `runs 3.1.0, blocked TargetRejected`},
-				{do: after(time.Hour), want: `runs 3.1.0, blocked TargetRejected`},
+				{do: after(time.Hour), want: `runs 3.1.0, blocked TargetRejected, pod update offered`},
 				{do: function("an even newer function"), want: `runs 3.1.0, pod update offered`},
+			},
+		},
+		"AppliedFailedAndAgain": {
+			reason: "R36: the request taken away, and set anew, tries it again.",
+			steps: []step{
+				{do: all(function("a newer function"), apply), want: `PodUpdate 3.1.0->3.1.0, pod ds-0, partition 0`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.0->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
+				{want: `Rollback 3.1.0->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
+				{do: up("ds-0"), want: `runs 3.1.0, blocked TargetRejected`},
+				{do: ask(func(r *Requests) { r.ApplyPodUpdate = "" }), want: `runs 3.1.0, pod update offered`},
+				{do: apply, want: `PodUpdate 3.1.0->3.1.0, pod ds-0, partition 0`},
+			},
+		},
+		"AutomaticAndFailing": {
+			reason: "R36: by itself it is tried once.",
+			steps: []step{
+				{do: all(policy(func(p *Policy) { p.AutomaticPodUpdates = true }), function("a newer function")), want: `PodUpdate 3.1.0->3.1.0, pod ds-0, partition 0`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.0->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
+				{want: `Rollback 3.1.0->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
+				{do: up("ds-0"), want: `runs 3.1.0, blocked TargetRejected`},
+				{do: after(24 * time.Hour), want: `runs 3.1.0, blocked TargetRejected, pod update offered`},
+				{do: policy(func(p *Policy) { p.AutomaticPodUpdates = false }), want: `runs 3.1.0, pod update offered`},
+				{do: policy(func(p *Policy) { p.AutomaticPodUpdates = true }), want: `PodUpdate 3.1.0->3.1.0, pod ds-0, partition 0`},
 			},
 		},
 		"Automatic": {
 			reason: "spec.upgrade.podUpdates: Automatic.",
 			steps: []step{
-				{do: all(policy(func(p *Policy) { p.AutomaticPodUpdates = true }), function("a newer function")), want: `PodUpdate 3.1.0->3.1.0, pod ds-0, partition 0, pod update offered`},
+				{do: all(policy(func(p *Policy) { p.AutomaticPodUpdates = true }), function("a newer function")), want: `PodUpdate 3.1.0->3.1.0, pod ds-0, partition 0`},
 				{do: up("ds-0"), want: `runs 3.1.0`},
 			},
 		},
@@ -1293,7 +1341,7 @@ func TestPodUpdates(t *testing.T) {
 			reason: "And goes back to the good one byte for byte.",
 			steps: []step{
 				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
-				{do: all(function("a newer function"), fail("ds-0", "CrashLoopBackOff")), want: `Rollback 3.1.1->3.1.0, OnDelete, blocked TargetRejected`},
+				{do: all(function("a newer function"), fail("ds-0", "CrashLoopBackOff")), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: all(spec("3.1.0"), up("ds-0")), want: `runs 3.1.0`},
 			},
@@ -1510,17 +1558,18 @@ func TestLost(t *testing.T) {
 			},
 		},
 		"OutdatedAndDown": {
-			reason:   "A pod that does not belong there, and is not Ready, is in the way of the controller.",
+			reason:   "A pod that does not belong there, and does not become Ready by itself, is in the way of the controller.",
 			replicas: 2,
 			steps: []step{
-				{do: all(down("ds-0"), observed(func(in *Inputs) { in.Pods[1].Revision = "an older revision" })), want: `runs 3.1.0, deletes ds-0`},
+				{do: all(down("ds-0"), observed(func(in *Inputs) { in.Pods[1].Revision = "an older revision" })), want: `runs 3.1.0`},
+				{do: all(after(DefaultProgressDeadline), observed(func(in *Inputs) { in.Pods[1].Revision = "an older revision" })), want: `runs 3.1.0, deletes ds-0`},
 			},
 		},
 		"OutdatedAndDownNotKnown": {
 			reason:   "Holding: nothing is deleted before it is known what there is.",
 			replicas: 2,
 			steps: []step{
-				{do: all(down("ds-0"), observed(func(in *Inputs) { in.Pods[1].Revision, in.Arrived = "an older revision", false })), want: `runs 3.1.0`},
+				{do: all(fail("ds-0", "CrashLoopBackOff"), observed(func(in *Inputs) { in.Pods[1].Revision, in.Arrived = "an older revision", false })), want: `runs 3.1.0`},
 				{do: observed(func(in *Inputs) { in.Arrived, in.Rollout.Current = true, false }), want: `runs 3.1.0`},
 			},
 		},

@@ -179,6 +179,73 @@ func TestRejected(t *testing.T) {
 	}
 }
 
+// R25, R30: a pod that is Ready is rejected for what its agent says.
+func TestRejectedByTheAgent(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		report *Report
+		want   Rejected
+	}{
+		"OtherVersion": {
+			reason: "The image contains another version than its tag says.",
+			report: &Report{Version: "3.1.2", Ready: true, Replicates: true},
+			want:   Rejected{Reason: ReasonVersionMismatch, Message: "pod ds-0: VersionMismatch: it is Ready, and the operation still waits for ds-0 to run 3.1.1: it runs 3.1.2"},
+		},
+		"NotReplicating": {
+			reason: "It never came to replicate.",
+			report: &Report{Version: "3.1.1", Ready: true},
+			want:   Rejected{Reason: ReasonProgressDeadlineExceeded, Message: "pod ds-0: ProgressDeadlineExceeded: it is Ready, and the operation still waits for ds-0 to replicate"},
+		},
+		"NoReport": {
+			reason: "The agent never said anything.",
+			want:   Rejected{Reason: ReasonProgressDeadlineExceeded, Message: "pod ds-0: ProgressDeadlineExceeded: it is Ready, and the operation still waits for the agent in ds-0 to report that its server is ready"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := withAgents(1)
+			spec("3.1.1")(c)
+			c.next()
+			up("ds-0")(c)
+			c.pod("ds-0").Report = tc.report
+			c.next()
+			c.pass(DefaultProgressDeadline)
+			got := c.next().Ledger.Rejected
+			if got == nil || got.Reason != tc.want.Reason || got.Message != tc.want.Message {
+				t.Errorf("\n%s\nrejected: want %+v, got %+v", tc.reason, tc.want, got)
+			}
+		})
+	}
+}
+
+// R29, R35: what a pod may be deleted for, and what not.
+func TestPodStuck(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		pod    Pod
+		want   string
+	}{
+		"Starting":    {reason: "It has had less than its time.", pod: Pod{Created: t0.Add(time.Second)}},
+		"Late":        {reason: "It has had its time.", pod: Pod{Created: t0}, want: ReasonProgressDeadlineExceeded},
+		"LostLately":  {reason: "An old pod that has not been Ready for a moment has its time from then.", pod: Pod{Created: t0.Add(-time.Hour), Since: t0.Add(time.Second)}},
+		"LostForLong": {reason: "But no more.", pod: Pod{Created: t0.Add(-time.Hour), Since: t0}, want: ReasonProgressDeadlineExceeded},
+		"Failing":     {reason: "What cannot start need not be waited for.", pod: Pod{Created: t0.Add(time.Minute), Waiting: "CrashLoopBackOff"}, want: "CrashLoopBackOff"},
+		"Ready":       {reason: "What works is not stuck, however old.", pod: Pod{Ready: true}},
+		"Terminating": {reason: "What goes is gone soon.", pod: Pod{Terminating: true, Waiting: "CrashLoopBackOff"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if f := tc.pod.stuck(Inputs{Now: t0.Add(DefaultProgressDeadline)}); f != nil {
+				got = f.Reason
+			}
+			if got != tc.want {
+				t.Errorf("\n%s\nstuck(): want %q, got %q", tc.reason, tc.want, got)
+			}
+		})
+	}
+}
+
 // R35: the way back is the good release, template and all, and the operations have
 // ids of their own.
 func TestRollbackIsToTheGoodTemplate(t *testing.T) {
@@ -195,6 +262,40 @@ func TestRollbackIsToTheGoodTemplate(t *testing.T) {
 	}
 	if began.Ledger.Operation.ID == back.Ledger.Operation.ID {
 		t.Errorf("the upgrade and its rollback are both %s", back.Ledger.Operation.ID)
+	}
+}
+
+// R34: an operation that the status tells of, and that the StatefulSet never carried
+// because its apply was refused, is begun again as the same: it is no news.
+func TestBegunBefore(t *testing.T) {
+	first := running(2)
+	spec("3.1.1")(first)
+	began := Next(first.in).Ledger.Operation
+	cases := map[string]struct {
+		reason string
+		change act
+		same   bool
+	}{
+		"Same":        {reason: "The same operation, a minute later.", change: after(time.Minute), same: true},
+		"OtherTarget": {reason: "The spec has changed since.", change: spec("3.1.2")},
+		"OtherServers": {reason: "Another pod's turn: it counts anew.", change: all(after(time.Minute), scale(1), observed(func(in *Inputs) {
+			in.Pods, in.Rollout.Wanted, in.Rollout.Pods, in.Rollout.Ready, in.Rollout.Updated = in.Pods[1:], 1, 1, 1, 1
+		}))},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := running(2)
+			spec("3.1.1")(c)
+			c.in.Begun = began
+			tc.change(c)
+			got := Next(c.in).Ledger.Operation
+			if got == nil {
+				t.Fatalf("\n%s\nnothing begins: %s", tc.reason, show(Next(c.in)))
+			}
+			if same := cmp.Diff(began, got) == ""; same != tc.same {
+				t.Errorf("\n%s\nthe same operation: want %t: -before, +now:\n%s", tc.reason, tc.same, cmp.Diff(began, got))
+			}
+		})
 	}
 }
 
@@ -279,7 +380,7 @@ func TestRefusals(t *testing.T) {
 		"InvalidRollback": {
 			reason: "R37: which versions there are to go back to.",
 			do:     rollbackTo("3.0.0"),
-			want:   Refusal{Reason: ReasonInvalidRollback, Message: "rollback-to=3.0.0: this service has not run that version; it has run 3.1.0"},
+			want:   Refusal{Reason: ReasonInvalidRollback, Request: RollbackTo, Message: "rollback-to=3.0.0: this service has not run that version; it has run 3.1.0"},
 		},
 	}
 	for name, tc := range cases {

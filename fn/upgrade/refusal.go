@@ -23,6 +23,8 @@ const (
 	ReasonVersionMismatch          = "VersionMismatch"
 	ReasonStatefulSetDeleted       = "StatefulSetDeleted"
 	ReasonRollbackFailed           = "RollbackFailed"
+	ReasonStillTerminating         = "StillTerminating"
+	ReasonPodMissing               = "PodMissing"
 )
 
 // A Refusal says why the spec's image is not applied, and what mends that.
@@ -31,6 +33,8 @@ type Refusal struct {
 	Message string
 	// Annotate are the annotations that would have it applied.
 	Annotate []Annotation
+	// Request is the annotation that asks for what is refused; "" where it is the spec.
+	Request string
 	// Restart says that the spec has to name what runs, and then the target again,
 	// to have it tried once more.
 	Restart bool

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -11,8 +13,8 @@ import (
 type Rollout struct {
 	// Exists says whether there is a StatefulSet.
 	Exists bool
-	// Running is the release in its pod template. Template is the one that the
-	// StatefulSet says it carries.
+	// Running is the release that it was given: image and template are those that it
+	// carries, whatever somebody made of the live ones.
 	Running Release
 	// Current says that the counts and revisions below speak of the present template
 	// (status.observedGeneration equals metadata.generation).
@@ -41,9 +43,11 @@ type Pod struct {
 	Ordinal int32
 	UID     string
 	// Revision of the template it was made from.
-	Revision    string
-	Created     time.Time
+	Revision string
+	Created  time.Time
+	// Terminating pods are to be gone at Deleted, their grace period included.
 	Terminating bool
+	Deleted     time.Time
 	Ready       bool
 	// Since is when Ready changed last; zero where nobody knows.
 	Since time.Time
@@ -125,6 +129,25 @@ func (p Pod) stuck(in Inputs) *Failure {
 		return f
 	}
 	return late(p.Name, latest(p.Created, p.Since), in)
+}
+
+// heldUp says which pod keeps a rollout from going on without being its target's
+// fault.
+func (s servers) heldUp(in Inputs, o *Operation) *Failure {
+	for _, p := range s.pods {
+		if p.Terminating && !p.Deleted.IsZero() && late(p.Name, p.Deleted, in) != nil {
+			return &Failure{Pod: p.Name, Reason: ReasonStillTerminating, Outdated: true}
+		}
+	}
+	i := strings.LastIndexByte(o.Pod, '-')
+	if s.missing == 0 || i < 0 || late("", deref(o.PodSince), in) == nil {
+		return nil
+	}
+	there := make([]bool, s.wanted)
+	for _, p := range s.pods {
+		there[p.Ordinal] = true
+	}
+	return &Failure{Pod: o.Pod[:i+1] + strconv.Itoa(slices.Index(there, false)), Reason: ReasonPodMissing, Outdated: true}
 }
 
 // late is a failure once a pod has had the time that one may take.
@@ -245,9 +268,12 @@ func (s servers) failureOf(in Inputs, o *Operation) *Failure {
 			continue
 		}
 		since := deref(o.PodSince)
-		if !own {
-			// Made, or lost, while the operation ran.
+		if !s.outdated(p) {
+			// It may have been Ready, and been lost since, while nothing went on.
 			since = latest(p.Created, p.Since, since)
+		} else if p.Terminating {
+			// Its controller may have begun late.
+			since = latest(p.Deleted, since)
 		}
 		if f := late(p.Name, since, in); f != nil {
 			if gate != "" {
@@ -260,7 +286,8 @@ func (s servers) failureOf(in Inputs, o *Operation) *Failure {
 		}
 	}
 	if !seen && o.Pod != "" && s.missing > 0 {
-		return late(o.Pod, deref(o.PodSince), in)
+		// Since when it is gone nobody knows: it gets the time to go, and that to come.
+		return late(o.Pod, deref(o.PodSince).Add(in.Policy.deadline()), in)
 	}
 	return nil
 }

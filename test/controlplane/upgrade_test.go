@@ -326,7 +326,7 @@ func (s service) awaitRolledBack(t *testing.T, replicas int, before snapshot) v1
 			return "an operation runs"
 		case st.Phase != v1alpha1.PhaseRunning && st.Phase != v1alpha1.PhaseBlocked:
 			return "phase " + string(st.Phase)
-		case st.Rejected == nil || st.Rejected.Reason == "":
+		case st.Rejected == nil && st.RejectedPods == nil:
 			return "nothing rejected"
 		case st.CurrentVersion != "3.1.0" || st.CurrentImage != imageOf("3.1.0"):
 			return "currentVersion " + st.CurrentVersion

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
+	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 )
@@ -40,6 +41,9 @@ type Case struct {
 	Input Object
 	// Now is what the function's clock shows.
 	Now time.Time
+
+	// required by the function when it was called last.
+	required *fnv1.Requirements
 }
 
 // Cases reads all cases below a folder.

@@ -1,7 +1,6 @@
 package render
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/crossplane/function-sdk-go/logging"
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -22,8 +20,8 @@ import (
 // (crossplane internal/xfn, MaxRequirementsIterations, and the first call).
 const maxRuns = 6
 
-// Run calls the function as Crossplane does, again until its requirements are
-// stable, and returns the last request and response.
+// Run calls the function as Crossplane does: with what the last call required, again
+// until its requirements are stable. It returns the last request and response.
 func (c Case) Run() (*fnv1.RunFunctionRequest, *fnv1.RunFunctionResponse, error) {
 	f := &fn.Function{
 		Log:        logging.NewNopLogger(),
@@ -35,7 +33,10 @@ func (c Case) Run() (*fnv1.RunFunctionRequest, *fnv1.RunFunctionResponse, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	var last *fnv1.Requirements
+	last := c.required
+	if req.RequiredResources, err = c.answers(last); err != nil {
+		return nil, nil, err
+	}
 	for range maxRuns {
 		rsp := f.Run(req)
 		if proto.Equal(last, rsp.GetRequirements()) {
@@ -116,10 +117,7 @@ func (c Case) InProcess() ([]Object, error) {
 		return nil, err
 	}
 	docs := []Object{}
-	xr, err := fromStruct(rsp.GetDesired().GetComposite().GetResource())
-	if err != nil {
-		return nil, err
-	}
+	xr := fromStruct(rsp.GetDesired().GetComposite().GetResource())
 	status, _ := xr["status"].(Object)
 	if status == nil {
 		return nil, fmt.Errorf("the function returned no status: %v", rsp.GetResults())
@@ -137,10 +135,7 @@ func (c Case) InProcess() ([]Object, error) {
 	docs = append(docs, xr)
 
 	for _, key := range slices.Sorted(maps.Keys(rsp.GetDesired().GetResources())) {
-		o, err := fromStruct(rsp.GetDesired().GetResources()[key].GetResource())
-		if err != nil {
-			return nil, err
-		}
+		o := fromStruct(rsp.GetDesired().GetResources()[key].GetResource())
 		meta, _ := o["metadata"].(Object)
 		annotations, _ := meta["annotations"].(Object)
 		if annotations == nil {
@@ -175,20 +170,6 @@ func truth(ok bool) string {
 	return "False"
 }
 
-func toStruct(o Object) (*structpb.Struct, error) {
-	b, err := json.Marshal(o)
-	if err != nil {
-		return nil, err
-	}
-	st := &structpb.Struct{}
-	return st, protojson.Unmarshal(b, st)
-}
+func toStruct(o Object) (*structpb.Struct, error) { return structpb.NewStruct(o) }
 
-func fromStruct(st *structpb.Struct) (Object, error) {
-	b, err := protojson.Marshal(st)
-	if err != nil {
-		return nil, err
-	}
-	o := Object{}
-	return o, json.Unmarshal(b, &o)
-}
+func fromStruct(st *structpb.Struct) Object { return st.AsMap() }

@@ -40,6 +40,8 @@ type life struct {
 	claims   map[int32]*corev1.PersistentVolumeClaim
 	// others are objects that the XR does not reference.
 	others []Object
+	// required by the function when it was called last.
+	required *fnv1.Requirements
 
 	// fate of the pods. They start where it is nil.
 	fate  func(ordinal int32, image string) fate
@@ -164,9 +166,9 @@ func (l *life) settle() {
 	})
 }
 
-// case of the moment.
+// moment is the case that begins now.
 func (l *life) moment() Case {
-	c := Case{Name: l.t.Name(), Now: l.now, XR: l.xr, Input: l.input}
+	c := Case{Name: l.t.Name(), Now: l.now, XR: l.xr, Input: l.input, required: l.required}
 	for _, key := range slices.Sorted(maps.Keys(l.composed)) {
 		c.Observed = append(c.Observed, l.composed[key])
 	}
@@ -188,6 +190,7 @@ func (l *life) moment() Case {
 func (l *life) call() {
 	_, rsp, err := l.moment().Run()
 	l.must(err)
+	l.required = rsp.GetRequirements()
 	for _, r := range rsp.GetResults() {
 		if r.GetSeverity() == fnv1.Severity_SEVERITY_FATAL {
 			l.t.Fatal(r.GetMessage())
@@ -195,11 +198,9 @@ func (l *life) call() {
 	}
 	desired := map[string]Object{}
 	for key, r := range rsp.GetDesired().GetResources() {
-		desired[key], err = fromStruct(r.GetResource())
-		l.must(err)
+		desired[key] = fromStruct(r.GetResource())
 	}
-	xr, err := fromStruct(rsp.GetDesired().GetComposite().GetResource())
-	l.must(err)
+	xr := fromStruct(rsp.GetDesired().GetComposite().GetResource())
 	if l.older != nil {
 		l.age(desired[naming.KeyStatefulSet], xr)
 	}
@@ -257,6 +258,9 @@ func (l *life) stored(o, old Object) {
 			o["data"] = Object{"dm-password": generatedPassword}
 		}
 		return
+	}
+	if v, known := meta["resourceVersion"], get(old, "metadata", "resourceVersion"); v != nil && v != known {
+		l.t.Fatalf("conflict: %s is at resourceVersion %v, not %v", name, known, v)
 	}
 	for _, f := range []string{"uid", "creationTimestamp", "generation", "resourceVersion"} {
 		if v := get(old, "metadata", f); v != nil {
@@ -374,6 +378,7 @@ func (l *life) recreate(keys ...string) {
 		clear(l.pods)
 	}
 	clear(l.composed)
+	l.required = nil
 	delete(l.xr, "status")
 	meta := l.xr["metadata"].(Object)
 	meta["uid"], meta["generation"], meta["creationTimestamp"] = uid("recreated"), 1.0, stamp(l.now)
