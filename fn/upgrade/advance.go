@@ -163,8 +163,18 @@ func (d *decider) takeBack(kind OperationKind, reason, message string) {
 // gate allows it.
 func (d *decider) leave() bool {
 	in, l := d.in, &d.Ledger
-	target, kind := in.Target, OperationUpgrade
-	if in.Held || in.Refusal != nil || d.rejects(target) {
+	target, kind, reason := in.Target, OperationUpgrade, ""
+	if in.Held {
+		return false
+	}
+	if rb := in.Requests.RollbackTo; rb != "" && l.RollbackTo == "" {
+		// A person asks for something else than what fails.
+		to := l.recorded(rb)
+		if to == nil || to.samePair(*l.Good) {
+			return false
+		}
+		target, kind, reason = Release{Version: to.Version, Image: to.Image}, OperationManualRollback, ReasonRolledBackManually
+	} else if in.Refusal != nil || d.rejects(target) {
 		return false
 	}
 	target.Template = in.Template(target.Image)
@@ -195,7 +205,11 @@ func (d *decider) leave() bool {
 	o := l.Operation
 	l.ended(HistoryEntry{From: o.To, To: o.From, Result: ResultFailed, Reason: ReasonRollbackFailed, Message: d.Failure.describe(), StartedAt: o.StartedAt, CompletedAt: in.Now})
 	d.Failure = nil
-	d.start(&Operation{Kind: kind, From: *l.Good, To: target, StartedAt: in.Now, Degraded: true})
+	if kind == OperationManualRollback {
+		d.consume(in.Requests.RollbackTo, target)
+	}
+	d.start(&Operation{Kind: kind, From: *l.Good, To: target, StartedAt: in.Now, Degraded: true, Reason: reason})
+	d.meanwhile()
 	return true
 }
 

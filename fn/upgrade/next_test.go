@@ -77,6 +77,17 @@ func TestRollout(t *testing.T) {
 				{want: `runs 3.1.1`},
 			},
 		},
+		"CachesDisagree": {
+			reason:   "R30: pods and StatefulSet come from two caches; the next one is replaced only where both agree.",
+			replicas: 2,
+			steps: []step{
+				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1`},
+				{do: all(up("ds-1"), observed(func(in *Inputs) { in.Rollout.Ready = 1 })), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1, "waits for the StatefulSet controller to report every server Ready"`},
+				{do: observed(func(in *Inputs) { in.Rollout.Pods = 1 }), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1, "waits for the StatefulSet controller to report every server Ready"`},
+				{do: observed(func(in *Inputs) { in.Rollout.Updated = 2 }), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1, "waits for the StatefulSet controller to report every server Ready"`},
+				{want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0, "waits for ds-0 to be replaced"`},
+			},
+		},
 		"PodNotDeletedYet": {
 			reason:   "The pod whose turn it is counts only as a new one.",
 			replicas: 2,
@@ -668,6 +679,17 @@ func TestFailure(t *testing.T) {
 				{want: `Upgrade 3.1.0->3.1.2, pod ds-0, OnDelete, deletes ds-0, "waits for ds-0 to be Ready"`},
 				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.2->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
 				{want: `Rollback 3.1.2->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
+			},
+		},
+		"LeftForARefusedOne": {
+			reason: "R25: nor is it left for what is refused, or what an invalid spec names.",
+			steps: []step{
+				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
+				{want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
+				{do: all(fail("ds-0", "CrashLoopBackOff"), mismatched("3.1.2", "3.1.3"), allowDegraded("3.1.0->3.1.2")), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked ImageVersionMismatch, fails: pod ds-0: CrashLoopBackOff (container dirsrv), "waits for ds-0 to be Ready"`},
+				{do: all(spec("3.1.2"), observed(func(in *Inputs) { in.Held = true })), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, fails: pod ds-0: CrashLoopBackOff (container dirsrv), "waits for ds-0 to be Ready"`},
+				{do: observed(func(in *Inputs) { in.Held = false }), want: `Upgrade 3.1.0->3.1.2, OnDelete`},
 			},
 		},
 		"LeftForAnotherPaused": {

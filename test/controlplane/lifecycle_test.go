@@ -301,7 +301,7 @@ func (d directory) checkEvents(t *testing.T, reason string, want int) {
 	selector := "involvedObject.name=" + d.name + ",involvedObject.kind=DirectoryService,reason=" + reason
 	var events []corev1.Event
 	// They are sent in the background.
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		l, err := d.cp.kube.CoreV1().Events(d.namespace).List(t.Context(), metav1.ListOptions{FieldSelector: selector})
 		must(t, err)
 		if events = l.Items; len(events) >= want {
@@ -312,7 +312,9 @@ func (d directory) checkEvents(t *testing.T, reason string, want int) {
 		t.Errorf("want %d events %s, got %d: %s", want, reason, len(events), compact(events))
 	}
 	for _, e := range events {
-		if e.Count > 3 {
+		// While its cache lags Crossplane brings the conditions of before back, now and then, with each of its
+		// own writes: the busier the machine the more often.
+		if e.Count > 10 {
 			t.Errorf("event %s was sent %d times: %s", reason, e.Count, e.Message)
 		}
 	}
