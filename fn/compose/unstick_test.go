@@ -397,3 +397,44 @@ func TestClusterRole(t *testing.T) {
 		}
 	}
 }
+
+// R35: the mistake that is taken back may be where pods run: the Job runs where the
+// good release does, and not where the spec says, be the spec valid or not.
+func TestUnstickRunsWhereTheReleaseRuns(t *testing.T) {
+	stuck := func(in *Inputs) {
+		goBack(in)
+		in.AgentImage = "registry.example.com/function:v1"
+		in.Unstick = []upgrade.Condemned{{Pod: "ds-1", UID: "0a5f", Revision: "ds-bad"}}
+		in.Spec.NodeSelector = map[string]string{"pool": "tpyo"}
+		in.Spec.Tolerations = []corev1.Toleration{{Key: "no", Operator: "such"}}
+		in.Spec.ImagePullSecrets = []v1alpha1.LocalSecretRef{{Name: "UPPER CASE"}}
+	}
+	for name, composed := range map[string]func(Inputs) (Desired, error){"Service": Service, "HoldRollout": HoldRollout} {
+		t.Run(name, func(t *testing.T) {
+			in := rollingOut(t, stuck)
+			d, err := composed(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			in.Observed = set(append(slices.Collect(maps.Keys(d)), slices.Collect(maps.Keys(in.Observed))...)...)
+			if d, err = composed(in); err != nil {
+				t.Fatal(err)
+			}
+			jobs := 0
+			for _, o := range d {
+				job, ok := o.Object.(*batchv1.Job)
+				if !ok {
+					continue
+				}
+				jobs++
+				pod := job.Spec.Template.Spec
+				if len(pod.NodeSelector)+len(pod.Tolerations)+len(pod.ImagePullSecrets) > 0 {
+					t.Errorf("the Job has what the spec says: %v %v %v", pod.NodeSelector, pod.Tolerations, pod.ImagePullSecrets)
+				}
+			}
+			if jobs != 1 {
+				t.Errorf("%d Jobs", jobs)
+			}
+		})
+	}
+}
