@@ -104,13 +104,11 @@ func (d *decider) meanwhile() {
 	if rb := in.Requests.RollbackTo; rb != "" && l.RollbackTo == "" {
 		to := l.recorded(rb)
 		switch {
-		case to == nil && rb == o.To.Version:
+		case to == nil && rb == o.To.Version, to != nil && to.samePair(o.To):
 			// Once it is there the request is a pin.
 		case to == nil:
 			d.Blocked = d.invalidRollback(rb)
 			return
-		case to.samePair(o.To):
-			d.consume(rb, o.To)
 		default:
 			d.Pending = &Release{Version: to.Version, Image: to.Image}
 			d.Plan = d.plan(o.To, *d.Pending)

@@ -285,7 +285,7 @@ func (s servers) failureOf(in Inputs, o *Operation) *Failure {
 			return f
 		}
 	}
-	if !seen && o.Pod != "" && s.missing > 0 {
+	if n, ok := ordinal(o.Pod); ok && !seen && n < s.wanted {
 		// Since when it is gone nobody knows: it gets the time to go, and that to come.
 		return late(o.Pod, deref(o.PodSince).Add(in.Policy.deadline()), in)
 	}
