@@ -72,6 +72,14 @@ test: ## Run the unit, golden and fuzz-seed tests with the race detector.
 	go vet ./...
 	go test -race ./...
 
+.PHONY: test-histories
+test-histories: ## Hold HISTORIES (default 100000) random histories of upgrades against the model, from SEED (default: the time).
+	go test -count=1 -timeout 60m -v -run TestHistories ./fn/upgrade -histories $${HISTORIES:-100000} -seed $${SEED:-$$(date +%s)}
+
+.PHONY: test-mutations
+test-mutations: ## Break each rule of upgrades once and see the model notice.
+	go run ./test/mutation
+
 .PHONY: golden
 golden: ## Rewrite the golden cases, what they begin with and what comes out, below test/render and examples/upgrade.
 	go test -count=1 ./test/render -run TestFixtures -update

@@ -28,12 +28,12 @@ func statefulSet(in Inputs) (*appsv1.StatefulSet, error) {
 	}
 	run := *in.Decision.Run
 	meta := in.meta(in.Identity.StatefulSet())
-	meta.ResourceVersion = in.lock()
 	meta.Annotations, err = in.Templates.annotations(run, in.Decision.Ledger.Good)
 	if err != nil {
 		return nil, err
 	}
 	meta.Annotations[naming.AnnotationLedger] = ledger
+	meta.ResourceVersion = in.lock(meta.Annotations)
 	template, err := in.Templates.get(run)
 	if err != nil {
 		return nil, err
@@ -64,12 +64,20 @@ func statefulSet(in Inputs) (*appsv1.StatefulSet, error) {
 	return sts, nil
 }
 
-// lock is the resourceVersion upon which an operation was decided. Crossplane reads
-// from a cache that may be older than its own last apply, and server-side apply asks
-// for nothing: a step decided on an older StatefulSet would overwrite a newer one.
-// With it the API server answers 409, upon which Crossplane calls again.
-func (in Inputs) lock() string {
-	if in.StatefulSet == nil || !in.Operating {
+// lock is the resourceVersion upon which something was decided, an operation or what
+// the annotations remember. Crossplane reads from a cache that may be older than its
+// own last apply, and server-side apply asks for nothing: a step decided on an older
+// StatefulSet would overwrite a newer one. With it the API server answers 409, upon
+// which Crossplane calls again.
+func (in Inputs) lock(annotations map[string]string) string {
+	if in.StatefulSet == nil {
+		return ""
+	}
+	decided := in.Operating
+	for _, a := range []string{naming.AnnotationLedger, naming.AnnotationTemplate, naming.AnnotationGoodTemplate} {
+		decided = decided || annotations[a] != in.StatefulSet.GetAnnotations()[a]
+	}
+	if !decided {
 		return ""
 	}
 	return in.StatefulSet.GetResourceVersion()
@@ -117,7 +125,7 @@ func HoldRollout(in Inputs) (Desired, error) {
 			Labels:      observed.GetLabels(),
 			Annotations: maps.Clone(observed.GetAnnotations()),
 
-			ResourceVersion: in.lock(),
+			ResourceVersion: observed.GetResourceVersion(),
 		},
 		Spec: *observed.Spec.DeepCopy(),
 	}

@@ -104,11 +104,13 @@ func (d *decider) meanwhile() {
 	if rb := in.Requests.RollbackTo; rb != "" && l.RollbackTo == "" {
 		to := l.recorded(rb)
 		switch {
-		case to == nil && rb == o.To.Version, to != nil && to.samePair(o.To):
+		case to == nil && rb == o.To.Version:
 			// Once it is there the request is a pin.
 		case to == nil:
 			d.Blocked = d.invalidRollback(rb)
 			return
+		case to.samePair(o.To):
+			d.consume(rb, o.To)
 		default:
 			d.Pending = &Release{Version: to.Version, Image: to.Image}
 			d.Plan = d.plan(o.To, *d.Pending)
@@ -141,9 +143,13 @@ func (d *decider) takeBack(kind OperationKind, reason, message string) {
 	o := l.Operation
 	if kind == OperationRollback && reason != ReasonAborted {
 		r := &Rejected{Release: o.To, Reason: reason, Message: message, At: in.Now}
-		if o.From.samePair(o.To) {
+		switch was := l.Rejected; {
+		case o.From.samePair(o.To):
 			l.RejectedPods = r
-		} else {
+		case was != nil && was.Reason == ReasonRolledBackManually && was.samePair(in.Target) && !was.samePair(*l.Good):
+			// It was passed over for a rollback request, and stays so. Nobody but that
+			// request, which was carried out, asks for what failed.
+		default:
 			l.Rejected = r
 		}
 	}

@@ -77,6 +77,16 @@ func TestRollout(t *testing.T) {
 				{want: `runs 3.1.1`},
 			},
 		},
+		"OutdatedAbove": {
+			reason:   "Monotone: a pod above the partition that is outdated again is the controller's to replace; the partition does not rise to it.",
+			replicas: 3,
+			steps: []step{
+				{do: spec("3.1.1"), want: `Upgrade 3.1.0->3.1.1, pod ds-2, partition 2`},
+				{do: up("ds-2"), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1, "waits for ds-1 to be replaced"`},
+				{do: all(up("ds-1"), notBegun("ds-2")), want: `Upgrade 3.1.0->3.1.1, pod ds-1, partition 1, "waits for ds-2 to be replaced"`},
+				{do: up("ds-2"), want: `Upgrade 3.1.0->3.1.1, pod ds-0, partition 0, "waits for ds-0 to be replaced"`},
+			},
+		},
 		"CachesDisagree": {
 			reason:   "R30: pods and StatefulSet come from two caches; the next one is replaced only where both agree.",
 			replicas: 2,
@@ -1316,6 +1326,22 @@ func TestPodUpdates(t *testing.T) {
 				{do: after(24 * time.Hour), want: `runs 3.1.0, blocked TargetRejected, pod update offered`},
 				{do: policy(func(p *Policy) { p.AutomaticPodUpdates = false }), want: `runs 3.1.0, pod update offered`},
 				{do: policy(func(p *Policy) { p.AutomaticPodUpdates = true }), want: `PodUpdate 3.1.0->3.1.0, pod ds-0, partition 0`},
+			},
+		},
+		"AutomaticWithTheNextFunction": {
+			reason: "R36: what the next function makes is another thing.",
+			steps: []step{
+				{do: all(policy(func(p *Policy) { p.AutomaticPodUpdates = true }), function("a newer function")), want: `PodUpdate 3.1.0->3.1.0, pod ds-0, partition 0`},
+				{do: fail("ds-0", "CrashLoopBackOff"), want: `Rollback 3.1.0->3.1.0, pod ds-0, OnDelete, blocked TargetRejected`},
+				{want: `Rollback 3.1.0->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
+				{do: up("ds-0"), want: `runs 3.1.0, blocked TargetRejected`},
+				{do: function("an even newer function"), want: `PodUpdate 3.1.0->3.1.0, pod ds-0, partition 0`},
+			},
+		},
+		"LedgerWithoutTemplate": {
+			reason: "A ledger of a function that did not name templates: what runs is what is good.",
+			steps: []step{
+				{do: all(function("a newer function"), func(c *cluster) { c.in.Ledger.Good.Template = "" }), want: `runs 3.1.0, pod update offered`},
 			},
 		},
 		"Automatic": {
