@@ -29,6 +29,9 @@ func (d *decider) advance() {
 			}
 		case in.Policy.KeepFailed:
 			d.Failure = f
+		case in.Held && !in.Stored(l.Good.Template):
+			// The good template is lost, and this spec makes no other one.
+			d.Failure = f
 		default:
 			d.takeBack(OperationRollback, f.Reason, f.describe())
 			return
@@ -146,9 +149,10 @@ func (d *decider) takeBack(kind OperationKind, reason, message string) {
 		switch was := l.Rejected; {
 		case o.From.samePair(o.To):
 			l.RejectedPods = r
-		case was != nil && was.Reason == ReasonRolledBackManually && was.samePair(in.Target) && !was.samePair(*l.Good):
-			// It was passed over for a rollback request, and stays so. Nobody but that
-			// request, which was carried out, asks for what failed.
+		case was != nil && was.samePair(in.Target) && !was.samePair(*l.Good) && !was.samePair(o.To):
+			// What the spec asks for was rejected, or passed over for a rollback request,
+			// and stays so. Nobody but that request, which was carried out, asks for what
+			// failed.
 		default:
 			l.Rejected = r
 		}

@@ -366,6 +366,8 @@ func (k *checker) failing() {
 		return
 	}
 	back := k.before.Good != nil && samePair(o.To, *k.before.Good) && o.Kind != upgrade.OperationPodUpdate
+	// There is no way back without the good template, or a spec to make it of.
+	back = back || in.Held && k.before.Good != nil && !in.Stored(k.before.Good.Template)
 	for _, p := range in.Pods {
 		if p.Ordinal >= in.Rollout.Wanted || p.Revision != in.Rollout.UpdateRevision || p.Ready || p.Terminating || p.Waiting != "CrashLoopBackOff" && p.Waiting != "ImagePullBackOff" && p.Refusal == nil {
 			continue
