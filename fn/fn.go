@@ -71,7 +71,7 @@ func (f *Function) Run(req *fnv1.RunFunctionRequest) *fnv1.RunFunctionResponse {
 		return held(req, err)
 	}
 	rollout := rolloutOf(state, templates)
-	ledger := ledgerOf(state)
+	ledger, projected := ledgerOf(state)
 	recorded := recordedSuffixes(state, ledger.Good != nil || rollout.Healthy())
 	problems := problemsOf(state, recorded)
 	if err := templates.TooLarge(); err != nil {
@@ -83,11 +83,10 @@ func (f *Function) Run(req *fnv1.RunFunctionRequest) *fnv1.RunFunctionResponse {
 	}
 
 	// Decide.
-	decision := f.decide(state, ledger, rollout, templates, len(problems) > 0)
-
-	agentImage := cmp.Or(state.Input.AgentImage, f.AgentImage)
+	decision := f.decide(state, ledger, projected.Operation, rollout, templates, len(problems) > 0)
 
 	// Report.
+	agentImage := cmp.Or(state.Input.AgentImage, f.AgentImage)
 	about := reportInputs(state, rollout, problems, ledger, decision, templates, credential, suffixes)
 	about.NoAgentImage = agentImage == ""
 	report := status.Of(about)
@@ -123,12 +122,12 @@ func (f *Function) Run(req *fnv1.RunFunctionRequest) *fnv1.RunFunctionResponse {
 }
 
 // decide which release runs and which pod is replaced next.
-func (f *Function) decide(state *observed.State, ledger upgrade.Ledger, rollout upgrade.Rollout, templates *compose.Templates, hold bool) upgrade.Decision {
+func (f *Function) decide(state *observed.State, ledger upgrade.Ledger, begun *upgrade.Operation, rollout upgrade.Rollout, templates *compose.Templates, hold bool) upgrade.Decision {
 	now := f.now()
 	in := upgrade.Inputs{
 		Now:      now,
 		Ledger:   ledger,
-		Begun:    status.LedgerOf(&state.Service.Status).Operation,
+		Begun:    begun,
 		Held:     hold,
 		Replicas: *state.Service.Spec.Replicas,
 		Policy:   policyOf(state),
@@ -140,7 +139,6 @@ func (f *Function) decide(state *observed.State, ledger upgrade.Ledger, rollout 
 		Stored:   templates.Stored,
 	}
 	if hold {
-		in.Replicas = rollout.Wanted
 		in.Template = func(string) string { return "" }
 	}
 	if state.SpecReadable {

@@ -189,7 +189,8 @@ func heldUnchanged(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse) 
 	}
 	rolls := false
 	if state, err := observed.From(req); err == nil && !fatal(rsp) {
-		rolls = ledgerOf(state).Operation != nil
+		ledger, _ := ledgerOf(state)
+		rolls = ledger.Operation != nil
 	}
 	for name, r := range rsp.GetDesired().GetResources() {
 		o, exists := req.GetObserved().GetResources()[name]

@@ -10,9 +10,11 @@ import (
 	"github.com/389ds/function-directoryservice/fn/upgrade"
 )
 
-// ledgerOf a service: the one on the StatefulSet, else its projection.
-func ledgerOf(state *observed.State) upgrade.Ledger {
-	return upgrade.Recover(annotationsOf(state.StatefulSet)[naming.AnnotationLedger], status.LedgerOf(&state.Service.Status))
+// ledgerOf a service: the one on the StatefulSet, else its projection, which comes
+// along.
+func ledgerOf(state *observed.State) (ledger, projected upgrade.Ledger) {
+	projected = status.LedgerOf(&state.Service.Status)
+	return upgrade.Recover(annotationsOf(state.StatefulSet)[naming.AnnotationLedger], projected), projected
 }
 
 func annotationsOf(sts *appsv1.StatefulSet) map[string]string {

@@ -14,6 +14,7 @@ import (
 	"github.com/389ds/function-directoryservice/fn/naming"
 	"github.com/389ds/function-directoryservice/fn/observed"
 	"github.com/389ds/function-directoryservice/fn/report"
+	"github.com/389ds/function-directoryservice/fn/status"
 	"github.com/389ds/function-directoryservice/fn/upgrade"
 )
 
@@ -110,25 +111,16 @@ func containerOf(p *upgrade.Pod, c *corev1.ContainerStatus, now time.Time) {
 	if p.Waiting != "" {
 		return
 	}
-	waiting, detail := "", ""
+	waiting, detail, noReason := status.WaitingReason(c), "", true
 	if w := c.State.Waiting; w != nil {
-		waiting, detail = w.Reason, w.Message
+		detail, noReason = w.Message, w.Reason == ""
 	}
-	switch waiting {
-	// The kubelet says the one and the other in turn.
-	case "ErrImagePull":
-		waiting = reasonPull
-	case "RunContainerError":
-		if failed {
-			waiting = reasonLoop
-		}
-	case "":
+	switch {
+	case waiting == "RunContainerError" && failed,
 		// Between two restarts a crash loop looks like a start.
-		if failed && c.RestartCount >= restartsOfLoop && !ranLong(c, now) {
-			waiting = reasonLoop
-		}
-	}
-	if transientWait[waiting] {
+		noReason && failed && c.RestartCount >= restartsOfLoop && !ranLong(c, now):
+		waiting = reasonLoop
+	case waiting == "":
 		return
 	}
 	if waiting == reasonLoop {
@@ -139,7 +131,6 @@ func containerOf(p *upgrade.Pod, c *corev1.ContainerStatus, now time.Time) {
 }
 
 const (
-	reasonPull = "ImagePullBackOff"
 	reasonLoop = "CrashLoopBackOff"
 	// restartsOfLoop: the kubelet restarts a container that failed once without delay.
 	restartsOfLoop = 2
@@ -155,9 +146,6 @@ func ranLong(c *corev1.ContainerStatus, now time.Time) bool {
 	t := c.LastTerminationState.Terminated
 	return t != nil && !t.StartedAt.IsZero() && t.FinishedAt.Sub(t.StartedAt.Time) >= forgotten
 }
-
-// transientWait are reasons that are part of every start.
-var transientWait = map[string]bool{"": true, "PodInitializing": true, "ContainerCreating": true}
 
 // reportOf the agent of this very pod.
 func reportOf(state *observed.State, pod *corev1.Pod) *upgrade.Report {

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -229,20 +231,15 @@ func differing(out []string, path string, a, b any) []string {
 		if p, q := byName(a), byName(b); p != nil && q != nil {
 			x, y = p, q
 		} else {
-			if !equalJSON(a, b) {
+			if !reflect.DeepEqual(a, b) {
 				out = append(out, strings.TrimPrefix(path, "."))
 			}
 			return out
 		}
 	}
-	keys := map[string]bool{}
-	for k := range x {
-		keys[k] = true
-	}
-	for k := range y {
-		keys[k] = true
-	}
-	for _, k := range sorted(keys) {
+	keys := maps.Clone(x)
+	maps.Copy(keys, y)
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
 		out = differing(out, path+"."+k, x[k], y[k])
 	}
 	return out
@@ -262,24 +259,6 @@ func byName(v any) map[string]any {
 		}
 		out[name] = e
 	}
-	return out
-}
-
-func equalJSON(a, b any) bool {
-	x, err := json.Marshal(a)
-	if err != nil {
-		return false
-	}
-	y, err := json.Marshal(b)
-	return err == nil && bytes.Equal(x, y)
-}
-
-func sorted(keys map[string]bool) []string {
-	out := make([]string, 0, len(keys))
-	for k := range keys {
-		out = append(out, k)
-	}
-	slices.Sort(out)
 	return out
 }
 

@@ -246,18 +246,28 @@ func podStarting(pod *corev1.Pod) bool {
 // reasonNotReady stands where Kubernetes gives no reason.
 const reasonNotReady = "NotReady"
 
-// transient waiting reasons of a container are no problem.
-var transient = map[string]bool{"": true, "PodInitializing": true, "ContainerCreating": true}
+// transient waiting reasons of a container are part of every start.
+var transient = map[string]bool{"PodInitializing": true, "ContainerCreating": true}
+
+// WaitingReason is why a container does not run; "" where nothing is wrong with that.
+// It stays the same as long as the problem does: a kubelet that cannot pull says
+// ErrImagePull and ImagePullBackOff in turn.
+func WaitingReason(c *corev1.ContainerStatus) string {
+	w := c.State.Waiting
+	switch {
+	case w == nil || transient[w.Reason]:
+		return ""
+	case w.Reason == "ErrImagePull":
+		return "ImagePullBackOff"
+	}
+	return w.Reason
+}
 
 func podReason(pod *corev1.Pod) string {
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for _, c := range list {
-			if w := c.State.Waiting; w != nil && !transient[w.Reason] {
-				if w.Reason == "ErrImagePull" {
-					// The kubelet says the one and the other in turn.
-					return "ImagePullBackOff"
-				}
-				return w.Reason
+		for j := range list {
+			if reason := WaitingReason(&list[j]); reason != "" {
+				return reason
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/389ds/function-directoryservice/apis/v1alpha1"
@@ -234,11 +235,7 @@ func upgradeSucceeded(in Inputs) Condition {
 }
 
 // returning says that an operation goes back to what is known to be good.
-func (in Inputs) returning(o *upgrade.Operation) bool {
-	good := in.Decision.Ledger.Good
-	return o.Kind == upgrade.OperationRollback ||
-		o.Kind == upgrade.OperationManualRollback && good != nil && o.To.Image == good.Image && o.To.Version == good.Version
-}
+func (in Inputs) returning(o *upgrade.Operation) bool { return o.Returns(in.Decision.Ledger.Good) }
 
 // heldUp says what to do about a pod that keeps an operation from going on.
 func (in Inputs) heldUp(o *upgrade.Operation) string {
@@ -323,7 +320,7 @@ func replaced(in Inputs, o *upgrade.Operation) bool {
 	for i := range in.Pods {
 		p := &in.Pods[i]
 		if p.GetName() == o.Pod {
-			return podReady(p) && in.Rollout.UpdateRevision != "" && p.GetLabels()["controller-revision-hash"] == in.Rollout.UpdateRevision
+			return podReady(p) && in.Rollout.UpdateRevision != "" && p.GetLabels()[appsv1.StatefulSetRevisionLabel] == in.Rollout.UpdateRevision
 		}
 	}
 	return false

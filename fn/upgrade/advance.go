@@ -1,6 +1,9 @@
 package upgrade
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // advance the operation that runs, by one step at most.
 func (d *decider) advance() {
@@ -22,7 +25,7 @@ func (d *decider) advance() {
 	}
 	if f := d.s.failureOf(in, o); f != nil {
 		switch {
-		case o.returns(l.Good):
+		case o.Returns(l.Good):
 			d.Failure = f
 			if d.leave() {
 				return
@@ -61,9 +64,19 @@ func shorten(s string) string {
 	return s
 }
 
-// returns says that the operation goes back to what is known to be good: behind
+// entry of the history for an operation that ends. One that goes back is told as the
+// change that it took back.
+func (o *Operation) entry(good *Release, result Result, at time.Time) HistoryEntry {
+	e := HistoryEntry{From: o.From, To: o.To, Result: result, StartedAt: o.StartedAt, CompletedAt: at}
+	if o.Returns(good) {
+		e.From, e.To = o.To, o.From
+	}
+	return e
+}
+
+// Returns says that the operation goes back to what is known to be good: behind
 // that there is nothing to go back to.
-func (o *Operation) returns(good *Release) bool {
+func (o *Operation) Returns(good *Release) bool {
 	return good == nil || o.To.samePair(*good) && (o.Kind == OperationRollback || o.Kind == OperationManualRollback)
 }
 
@@ -72,7 +85,7 @@ func (o *Operation) returns(good *Release) bool {
 func (d *decider) turned() bool {
 	in, l := d.in, &d.Ledger
 	o := l.Operation
-	if in.Held || o.returns(l.Good) {
+	if in.Held || o.Returns(l.Good) {
 		return false
 	}
 	if rb := in.Requests.RollbackTo; rb != "" && l.RollbackTo == "" {
@@ -126,7 +139,7 @@ func (d *decider) meanwhile() {
 	switch {
 	case in.Refusal != nil:
 		d.Blocked = in.Refusal
-	case there && !o.returns(l.Good):
+	case there && !o.Returns(l.Good):
 		// That is where it goes.
 	case d.rejects(target):
 		d.Blocked = d.rejection(d.rejected(target))
@@ -211,7 +224,9 @@ func (d *decider) leave() bool {
 		return false
 	}
 	o := l.Operation
-	l.ended(HistoryEntry{From: o.To, To: o.From, Result: ResultFailed, Reason: ReasonRollbackFailed, Message: d.Failure.describe(), StartedAt: o.StartedAt, CompletedAt: in.Now})
+	e := o.entry(l.Good, ResultFailed, in.Now)
+	e.Reason, e.Message = ReasonRollbackFailed, d.Failure.describe()
+	l.ended(e)
 	d.Failure = nil
 	if kind == OperationManualRollback {
 		d.consume(in.Requests.RollbackTo, target)
@@ -254,7 +269,7 @@ func (d *decider) step() {
 			// Its time begins now, also where it was the last one to be mended.
 			o.Mend, o.Pod = false, ""
 			d.replace(*next)
-			d.OnDelete, d.Partition = false, d.partition(o)
+			d.strategy(o)
 		}
 		d.Waiting = "waits for " + next.Name + " to be replaced"
 	}
@@ -272,7 +287,7 @@ func (d *decider) mend() {
 	}
 	p, f := d.stuck(down)
 	if o.Mend {
-		if i := slices.IndexFunc(down, func(p Pod) bool { return p.Name == o.Pod }); i >= 0 && o.returns(l.Good) {
+		if i := slices.IndexFunc(down, func(p Pod) bool { return p.Name == o.Pod }); i >= 0 && o.Returns(l.Good) {
 			p, f = down[i], &Failure{}
 		}
 		if f != nil && s.updatedReady() {
@@ -286,7 +301,7 @@ func (d *decider) mend() {
 		if s.updatedReady() && allowed {
 			// The target works, or may be tried: it is what mends this one.
 			o.Mend = true
-			d.OnDelete, d.Partition = true, 0
+			d.strategy(o)
 			return
 		}
 		if d.Failure == nil {
@@ -336,9 +351,10 @@ func (s servers) updatedReady() bool {
 func (d *decider) complete() {
 	in, l := d.in, &d.Ledger
 	o := l.Operation
-	e := HistoryEntry{From: o.From, To: o.To, Result: ResultSucceeded, Reason: o.Reason, StartedAt: o.StartedAt, CompletedAt: in.Now}
-	if o.returns(l.Good) {
-		e.From, e.To, e.Result, e.Reason, e.Message = o.To, o.From, ResultRolledBack, o.Reason, o.Message
+	e := o.entry(l.Good, ResultSucceeded, in.Now)
+	e.Reason = o.Reason
+	if o.Returns(l.Good) {
+		e.Result, e.Message = ResultRolledBack, o.Message
 	} else {
 		if r := l.Rejected; r != nil && r.samePair(o.To) {
 			l.Rejected = nil

@@ -8,16 +8,15 @@ type Class string
 // The classes. The most significant part that differs decides; a pre-release of
 // the same core is patch class.
 const (
-	ClassSame       Class = "SameVersion"
-	ClassPatchUp    Class = "PatchUpgrade"
-	ClassPatchDown  Class = "PatchDowngrade"
-	ClassMinorUp    Class = "MinorUpgrade"
-	ClassMinorDown  Class = "MinorDowngrade"
-	ClassMajorUp    Class = "MajorUpgrade"
-	ClassMajorDown  Class = "MajorDowngrade"
-	ClassUnknown    Class = "Unversioned"
-	ClassPodUpdate  Class = "PodUpdate"
-	ClassFirstStart Class = "FirstInstall"
+	ClassSame      Class = "SameVersion"
+	ClassPatchUp   Class = "PatchUpgrade"
+	ClassPatchDown Class = "PatchDowngrade"
+	ClassMinorUp   Class = "MinorUpgrade"
+	ClassMinorDown Class = "MinorDowngrade"
+	ClassMajorUp   Class = "MajorUpgrade"
+	ClassMajorDown Class = "MajorDowngrade"
+	ClassUnknown   Class = "Unversioned"
+	ClassPodUpdate Class = "PodUpdate"
 )
 
 // Classify compares two versions by semantic-version precedence (semver.org 2.0.0,
@@ -56,7 +55,7 @@ func (c Class) NeedsApproval() bool {
 	switch c {
 	case ClassMinorDown, ClassMajorUp, ClassMajorDown:
 		return true
-	case ClassSame, ClassPatchUp, ClassPatchDown, ClassMinorUp, ClassUnknown, ClassPodUpdate, ClassFirstStart:
+	case ClassSame, ClassPatchUp, ClassPatchDown, ClassMinorUp, ClassUnknown, ClassPodUpdate:
 	}
 	return false
 }

@@ -105,8 +105,6 @@ func (c Class) words() string {
 		return "change between images whose versions are not known"
 	case ClassPodUpdate:
 		return "change of the pods"
-	case ClassFirstStart:
-		return "first start"
 	}
 	return string(c)
 }

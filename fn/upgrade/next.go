@@ -127,10 +127,8 @@ func Next(in Inputs) Decision {
 		// A new one is made of what is known to be good; its pods, if some are left,
 		// are replaced like any that are outdated.
 		o := l.Operation
-		e := HistoryEntry{From: o.From, To: o.To, Result: ResultSuperseded, Reason: ReasonStatefulSetDeleted, StartedAt: o.StartedAt, CompletedAt: in.Now}
-		if o.returns(l.Good) {
-			e.From, e.To = o.To, o.From
-		}
+		e := o.entry(l.Good, ResultSuperseded, in.Now)
+		e.Reason = ReasonStatefulSetDeleted
 		l.ended(e)
 		l.Operation = nil
 		d.steady()
@@ -493,9 +491,14 @@ func (d *decider) replace(p Pod) {
 func (d *decider) run(o *Operation) {
 	d.Run, d.Condemned = &o.To, nil
 	d.Blocked, d.Plan, d.Pending, d.PodUpdate, d.Waiting = nil, nil, nil, "", ""
-	d.OnDelete, d.Partition = o.Mend, d.partition(o)
-	if o.Mend {
-		d.Partition = 0
+	d.strategy(o)
+}
+
+// strategy of an operation: OnDelete while pods are mended, else by partition.
+func (d *decider) strategy(o *Operation) {
+	d.OnDelete, d.Partition = o.Mend, 0
+	if !o.Mend {
+		d.Partition = d.partition(o)
 	}
 }
 

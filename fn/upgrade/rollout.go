@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"k8s.io/utils/ptr"
 )
 
 // A Rollout is what the StatefulSet controller reports of the servers.
@@ -140,7 +142,7 @@ func (s servers) heldUp(in Inputs, o *Operation) *Failure {
 		}
 	}
 	i := strings.LastIndexByte(o.Pod, '-')
-	if s.missing == 0 || i < 0 || late("", deref(o.PodSince), in) == nil {
+	if s.missing == 0 || i < 0 || late("", ptr.Deref(o.PodSince, time.Time{}), in) == nil {
 		return nil
 	}
 	there := make([]bool, s.wanted)
@@ -267,7 +269,7 @@ func (s servers) failureOf(in Inputs, o *Operation) *Failure {
 			// One that works and is not replaced yet is not late: its controller is.
 			continue
 		}
-		since := deref(o.PodSince)
+		since := ptr.Deref(o.PodSince, time.Time{})
 		if !s.outdated(p) {
 			// It may have been Ready, and been lost since, while nothing went on.
 			since = latest(p.Created, p.Since, since)
@@ -287,18 +289,11 @@ func (s servers) failureOf(in Inputs, o *Operation) *Failure {
 	}
 	if n, ok := ordinal(o.Pod); ok && !seen && n < s.wanted {
 		// Since when it is gone nobody knows: it gets the time to go, and that to come.
-		return late(o.Pod, deref(o.PodSince).Add(in.Policy.deadline()), in)
+		return late(o.Pod, ptr.Deref(o.PodSince, time.Time{}).Add(in.Policy.deadline()), in)
 	}
 	return nil
 }
 
 func latest(times ...time.Time) time.Time {
 	return slices.MaxFunc(times, time.Time.Compare)
-}
-
-func deref(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return *t
 }

@@ -56,8 +56,8 @@ var mutations = []mutation{
 
 	// One pod at a time.
 	{
-		name: "partition jumps", file: "advance.go",
-		old: "d.OnDelete, d.Partition = false, d.partition(o)", new: "d.OnDelete, d.Partition = false, 0",
+		name: "partition jumps", file: "next.go",
+		old: "d.Partition = d.partition(o)", new: "d.Partition = 0",
 		why: "one pod at a time (R30)",
 	},
 	{
@@ -176,7 +176,7 @@ var mutations = []mutation{
 	},
 	{
 		name: "abort ignored", file: "advance.go",
-		old: "if in.Held || o.returns(l.Good) {\n\t\treturn false\n\t}", new: "if true {\n\t\treturn false\n\t}",
+		old: "if in.Held || o.Returns(l.Good) {\n\t\treturn false\n\t}", new: "if true {\n\t\treturn false\n\t}",
 		why: "naming again what it came from is an abort (R38)",
 	},
 	{
