@@ -1,4 +1,5 @@
-// Command directoryservice is the composition function's server, and what its Jobs run.
+// Command directoryservice is the composition function's server, the agent in the
+// servers' pods, and what the function's Jobs run.
 package main
 
 import (
@@ -23,8 +24,11 @@ var (
 type cli struct {
 	Version kong.VersionFlag `help:"Print the version and quit."`
 
-	Serve   serve      `cmd:"" default:"withargs" help:"Serve the composition function (the default)."`
-	Unstick unstickPod `cmd:""                    help:"Delete a pod that is in the way of a rollout, unless it is Ready or was replaced: what the function's Jobs run."`
+	Serve   serve        `cmd:"" default:"withargs" help:"Serve the composition function (the default)."`
+	Run     run          `cmd:""                    help:"Run a directory server as PID 1 of its container: prepare its volume, supervise and configure it."`
+	Install install      `cmd:""                    help:"Copy this program to a file: what the pods' init container runs."`
+	Unstick unstickPod   `cmd:""                    help:"Delete a pod that is in the way of a rollout, unless it is Ready or was replaced: what the function's Jobs run."`
+	Resize  resizeClaims `cmd:""                    help:"Grow volume claims: what the function's Jobs run."`
 }
 
 // serve has the flags and environment of function-template-go.

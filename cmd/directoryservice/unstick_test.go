@@ -15,16 +15,16 @@ import (
 )
 
 // jobArgs are those of the composed Job.
-func jobArgs(t *testing.T, pod upgrade.Condemned) []string {
+func jobArgs(t *testing.T, change func(in *compose.Inputs)) []string {
 	t.Helper()
 	in := compose.Inputs{
 		Identity:   naming.Identity{Name: "ds", Namespace: "team"},
 		Spec:       &v1alpha1.DirectoryServiceSpec{},
-		Unstick:    []upgrade.Condemned{pod},
 		AgentImage: "function:v1",
 		Observed:   map[string]struct{}{},
 	}
 	in.Spec.Default()
+	change(&in)
 	// The second call knows that the Role exists.
 	for range 2 {
 		d, err := compose.Service(in)
@@ -69,8 +69,10 @@ func TestCommands(t *testing.T) {
 		},
 		"Unstick": {
 			reason: "The program understands what the Job runs.",
-			args:   jobArgs(t, upgrade.Condemned{Pod: "ds-1", UID: "0a5f", Revision: "ds-bad"}),
-			want:   want{command: "unstick", unstick: unstickPod{Namespace: "team", Pod: "ds-1", UID: "0a5f", Revision: "ds-bad"}},
+			args: jobArgs(t, func(in *compose.Inputs) {
+				in.Unstick = []upgrade.Condemned{{Pod: "ds-1", UID: "0a5f", Revision: "ds-bad"}}
+			}),
+			want: want{command: "unstick", unstick: unstickPod{Namespace: "team", Pod: "ds-1", UID: "0a5f", Revision: "ds-bad"}},
 		},
 		"UnstickIncomplete": {
 			reason: "Without the UID any pod of that name would be deleted.",

@@ -4,6 +4,8 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -17,6 +19,24 @@ type Config struct {
 	// Suffixes in the order of the spec; then, sorted by name, those that were
 	// taken off it.
 	Suffixes []Suffix `json:"suffixes"`
+	// Replicated says that the servers replicate with each other: one that has no
+	// data then waits for a peer's before it is Ready.
+	Replicated bool `json:"replicated,omitempty"`
+	// Restart permits one server to restart; nil permits none.
+	Restart *Restart `json:"restart,omitempty"`
+	// DatabaseMigration says that a database which a new version cannot read is
+	// migrated rather than refused.
+	DatabaseMigration bool `json:"databaseMigration,omitempty"`
+	// BackupConfirmed is the pair of versions, `<current>-><target>`, for which a person
+	// says that there is a backup; "" without.
+	BackupConfirmed string `json:"backupConfirmed,omitempty"`
+}
+
+// A Restart lets the server with that ordinal restart in its pod, to apply what only
+// a restart applies: what its report names so (report.Report.Restart).
+type Restart struct {
+	Ordinal int32  `json:"ordinal"`
+	Hash    string `json:"hash"`
 }
 
 // A Suffix is a naming context in a backend of its own.
@@ -27,8 +47,31 @@ type Suffix struct {
 	DN string `json:"dn"`
 	// CreateEntry says whether the root entry is created where there is none.
 	CreateEntry bool `json:"createEntry,omitempty"`
+	// Founded says that the root entry was created once: a server that lacks it has lost
+	// its data, and creates no new one over what its peers or a backup hold.
+	Founded bool `json:"founded,omitempty"`
 	// Orphaned says that the spec no longer lists the suffix. Its data stay.
 	Orphaned bool `json:"orphaned,omitempty"`
+}
+
+// hashBytes tell two documents apart.
+const hashBytes = 8
+
+// Hash of a document, as servers report it.
+func Hash(doc string) string { return hashOf([]byte(doc)) }
+
+// TLSHash names TLS material, by the PEM documents of the certificate and of its CA.
+// The key is not in it: a hash of it would be a hint.
+func TLSHash(certificate, ca []byte) string { return hashOf(certificate, ca) }
+
+func hashOf(parts ...[]byte) string {
+	h := sha256.New()
+	for _, p := range parts {
+		// With its length, or two parts could share a hash with two others.
+		_, _ = fmt.Fprintf(h, "%d:", len(p))
+		_, _ = h.Write(p)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:hashBytes])
 }
 
 // Parse reads the document.

@@ -16,13 +16,72 @@ type Report struct {
 	BootID string `json:"bootID,omitempty"`
 	// Version that the server says it is.
 	Version string `json:"version,omitempty"`
-	// Ready says that clients can use the server.
-	Ready bool `json:"ready,omitempty"`
+	// Ready says that clients can use the server; Message says why they cannot.
+	Ready   bool   `json:"ready,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Applied is what the server runs with.
+	Applied Applied `json:"applied,omitzero"`
+	// Restart names what only a restart would apply, for a permit to name; "" where
+	// nothing waits for one.
+	Restart string `json:"restart,omitempty"`
+	// Config is the hash of the document that was applied last (config.Hash).
+	Config string `json:"config,omitempty"`
+	// DMPassword says that the Directory Manager can bind with the password of the
+	// mounted Secret; TLS, that LDAPS serves the mounted certificate.
+	DMPassword Part `json:"dmPassword,omitzero"`
+	TLS        Part `json:"tls,omitzero"`
+	// Suffixes by name.
+	Suffixes map[string]Suffix `json:"suffixes,omitempty"`
 	// Replication by peer and suffix.
 	Replication map[string]map[string]Agreement `json:"replication,omitempty"`
 	// Refusal is why the server is not started on this volume.
 	Refusal *Refusal `json:"refusal,omitempty"`
 }
+
+// Applied is what a server runs with.
+type Applied struct {
+	// TLS is the hash of the TLS material that LDAPS serves (config.TLSHash).
+	TLS string `json:"tls,omitempty"`
+	// Restart is the hash of the last permitted restart that was carried out.
+	Restart string `json:"restart,omitempty"`
+}
+
+// A Part of a server's configuration.
+type Part struct {
+	// State is StateApplied, StatePending or StateFailed; "" where nothing is known yet.
+	State string `json:"state,omitempty"`
+	// Message says what is wrong and what to do.
+	Message string `json:"message,omitempty"`
+}
+
+// States of a part.
+const (
+	StateApplied = "Applied"
+	// StatePending: it is applied later by itself, with a restart that is permitted.
+	StatePending = "Pending"
+	StateFailed  = "Failed"
+)
+
+// A Suffix of one server.
+type Suffix struct {
+	// State is SuffixReady, SuffixWaiting or SuffixFailed.
+	State string `json:"state"`
+	// Message says what is wrong, or what is waited for.
+	Message string `json:"message,omitempty"`
+	// Founded says that the root entry exists. Initialized says that the server has
+	// the suffix's data: its own, or a peer's.
+	Founded     bool `json:"founded,omitempty"`
+	Initialized bool `json:"initialized,omitempty"`
+}
+
+// States of a suffix.
+const (
+	SuffixReady = "Ready"
+	// SuffixWaiting: the backend is there and empty; the data have to come from a peer,
+	// or a person has to say that they are lost.
+	SuffixWaiting = "Waiting"
+	SuffixFailed  = "Failed"
+)
 
 // An Agreement is the state of replication of one suffix with one peer.
 type Agreement struct {
@@ -32,6 +91,23 @@ type Agreement struct {
 
 // StateHealthy is the state of an agreement that replicates.
 const StateHealthy = "Healthy"
+
+// Reasons of refusals. Each is found before anything on the volume was changed (R42).
+const (
+	// RefusalVersionMismatch: the image contains another version than the pod is for.
+	RefusalVersionMismatch = "VersionMismatch"
+	// RefusalDatabaseBackendUnsupported: the server in the image cannot read the database.
+	RefusalDatabaseBackendUnsupported = "DatabaseBackendUnsupported"
+	// RefusalUncleanDatabase: the database was not closed cleanly; the old version has
+	// to start and stop once before it is migrated.
+	RefusalUncleanDatabase = "UncleanDatabase"
+	// RefusalRollbackLosesWrites: the old database lacks what was written since.
+	RefusalRollbackLosesWrites = "RollbackLosesWrites"
+	// RefusalUnreadableConfig: there is no configuration that the older version can read.
+	RefusalUnreadableConfig = "UnreadableConfig"
+	// RefusalTLSUnsupported: this version crashes with a certificate.
+	RefusalTLSUnsupported = "TLSUnsupported"
+)
 
 // A Refusal says why an agent does not start its server. It is the container's
 // termination message too.
@@ -56,6 +132,16 @@ func ParseRefusal(message string) (Refusal, bool) {
 		return Refusal{}, false
 	}
 	return r, true
+}
+
+// String is the report as the agent writes it: the same Report always gives the same
+// bytes.
+func (r Report) String() (string, error) {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return "", fmt.Errorf("cannot write an agent's report: %w", err)
+	}
+	return string(b), nil
 }
 
 // Replicates says that no agreement of the server is broken.

@@ -1,0 +1,275 @@
+package agent
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/389ds/function-directoryservice/fn/config"
+)
+
+// Folders of the mounted documents, below Options.Mounts.
+const (
+	mountConfig     = "config"
+	mountDMPassword = "dm-password"
+	mountTLS        = "tls"
+)
+
+// Files in them.
+const (
+	fileDMPassword  = "dm-password"
+	fileCertificate = "tls.crt"
+	fileKey         = "tls.key"
+	fileCA          = "ca.crt"
+)
+
+// A wish is what the mounted files ask for.
+type wish struct {
+	config config.Config
+	// hash of the document that config was read from.
+	hash     string
+	password string
+	tls      material
+
+	// configErr and passwordErr say why there is none. They are for a person.
+	configErr, passwordErr error
+}
+
+// material is a certificate with its key and its CA.
+type material struct {
+	// hash of what is mounted, also where it is not usable; "" where there is none.
+	hash string
+	// leaf and pair are usable; nil where err is set, or where nothing is mounted.
+	leaf *x509.Certificate
+
+	certificate, key []byte
+	authorities      [][]byte
+	err              error
+}
+
+// read what is mounted. Each document is judged alone: a mistake in one Secret must not
+// keep the rest from being applied.
+func read(dir string) wish {
+	w := wish{tls: readMaterial(filepath.Join(dir, mountTLS))}
+	w.config, w.hash, w.configErr = readConfig(filepath.Join(dir, mountConfig, config.Key))
+	w.password, w.passwordErr = readPassword(filepath.Join(dir, mountDMPassword, fileDMPassword))
+	return w
+}
+
+func readConfig(path string) (config.Config, string, error) {
+	doc, err := os.ReadFile(path)
+	if err != nil {
+		return config.Config{}, "", fmt.Errorf("cannot read the mounted ConfigMap: %w", err)
+	}
+	c, err := config.Parse(string(doc))
+	if err != nil {
+		return config.Config{}, "", err //nolint:wrapcheck // It says what is wrong with which document.
+	}
+	return c, config.Hash(string(doc)), nil
+}
+
+func readPassword(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the mounted password of the Directory Manager: %w", err)
+	}
+	// Editors and `kubectl create secret --from-file` leave a line break at the end, which
+	// nobody types.
+	password := strings.TrimRight(string(b), "\r\n")
+	if password == "" {
+		return "", errors.New("the mounted password of the Directory Manager is empty: put one into the Secret")
+	}
+	return password, nil
+}
+
+// or is the wish with what the former one had where it has none.
+func (w wish) or(former wish) wish {
+	if w.configErr != nil {
+		w.config, w.hash = former.config, former.hash
+	}
+	if w.passwordErr != nil {
+		w.password = former.password
+	}
+	return w
+}
+
+// same says that two wishes ask for the same, and complain of the same.
+func (w wish) same(o wish) bool {
+	return w.hash == o.hash && w.password == o.password && w.tls.hash == o.tls.hash &&
+		text(w.configErr) == text(o.configErr) && text(w.passwordErr) == text(o.passwordErr) && text(w.tls.err) == text(o.tls.err)
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func readMaterial(dir string) material {
+	m := material{}
+	// The kubelet replaces all files at once by this link: they have to be of one time.
+	if now, err := filepath.EvalSymlinks(filepath.Join(dir, "..data")); err == nil {
+		dir = now
+	}
+	certificate, err := os.ReadFile(filepath.Join(dir, fileCertificate))
+	if errors.Is(err, os.ErrNotExist) {
+		return m
+	}
+	if err != nil {
+		m.err = fmt.Errorf("cannot read the mounted certificate: %w", err)
+		return m
+	}
+	ca, err := os.ReadFile(filepath.Join(dir, fileCA))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		m.err = fmt.Errorf("cannot read the mounted CA: %w", err)
+		return m
+	}
+	m.hash = config.TLSHash(certificate, ca)
+	key, err := os.ReadFile(filepath.Join(dir, fileKey))
+	if err != nil {
+		m.err = fmt.Errorf("cannot read the mounted key: %w", err)
+		return m
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		m.err = fmt.Errorf("the mounted certificate and key cannot be used: %w. Put a PEM certificate and its own key into tls.crt and tls.key", err)
+		return m
+	}
+	leaf, err := x509.ParseCertificate(pair.Certificate[0])
+	if err != nil {
+		m.err = fmt.Errorf("cannot parse the mounted certificate: %w", err)
+		return m
+	}
+	if len(leaf.Subject.Names) == 0 {
+		m.err = errors.New("the mounted certificate has no subject, and 389 Directory Server crashes with such a one when it starts: have it issued with a common name (cert-manager: spec.commonName)")
+		return m
+	}
+	// dscontainer takes one certificate a file. The rest of the chain has to be known to
+	// the server as well, or it would send the leaf alone.
+	chain := slices.Concat(blocks(certificate)[1:], blocks(ca))
+	if m.authorities, m.err = authorities(leaf, chain); m.err != nil {
+		return m
+	}
+	m.certificate, m.key, m.leaf = blocks(certificate)[0], key, leaf
+	return m
+}
+
+// authorities of a chain: what dscontainer would not take for a CA is left out, for it
+// ends with an error there, at every start. So it does, from the second start on, when
+// the server's certificate shares its subject with a CA: NSS has one nickname a subject,
+// and dscontainer then does not find "Server-Cert".
+func authorities(leaf *x509.Certificate, chain [][]byte) ([][]byte, error) {
+	var out [][]byte
+	for _, doc := range chain {
+		b, _ := pem.Decode(doc)
+		c, err := x509.ParseCertificate(b.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("cannot parse a certificate of the mounted chain or CA: %w", err)
+		}
+		// As lib389 does it (utils.py, cert_is_ca).
+		if !c.BasicConstraintsValid || !c.IsCA || c.KeyUsage != 0 && c.KeyUsage&x509.KeyUsageCertSign == 0 || c.Equal(leaf) {
+			continue
+		}
+		if bytes.Equal(c.RawSubject, leaf.RawSubject) {
+			return nil, fmt.Errorf("the mounted certificate has the subject of its CA (%s), which 389 Directory Server cannot tell apart: have it issued with a subject of its own", c.Subject)
+		}
+		out = append(out, doc)
+	}
+	if len(out) > 0 {
+		return out, nil
+	}
+	if leaf.CheckSignature(leaf.SignatureAlgorithm, leaf.RawTBSCertificate, leaf.Signature) == nil {
+		return nil, errors.New("the mounted certificate is self-signed, which 389 Directory Server does not serve without a CA: have it signed by a CA, and put that under ca.crt")
+	}
+	return nil, errors.New("the mounted Secret has no CA, neither in ca.crt nor behind the certificate in tls.crt: without one 389 Directory Server does not serve LDAPS. Put the CA under ca.crt")
+}
+
+// blocks are the certificates of a PEM document, each as a document of its own.
+func blocks(doc []byte) [][]byte {
+	var out [][]byte
+	for {
+		var b *pem.Block
+		if b, doc = pem.Decode(doc); b == nil {
+			return out
+		}
+		if b.Type == "CERTIFICATE" {
+			out = append(out, pem.EncodeToMemory(&pem.Block{Type: b.Type, Bytes: b.Bytes}))
+		}
+	}
+}
+
+// install puts the material where dscontainer takes it from at each start of the server
+// (389-ds-base, dscontainer: /data/tls/server.key, server.crt and ca/*.crt).
+func (m material) install(data string) error {
+	dir := filepath.Join(data, "tls")
+	ca := filepath.Join(dir, "ca")
+	if err := os.MkdirAll(ca, 0o700); err != nil {
+		return fmt.Errorf("cannot make the folder of the certificate: %w", err)
+	}
+	files := map[string][]byte{
+		filepath.Join(dir, "server.crt"): m.certificate,
+		filepath.Join(dir, "server.key"): m.key,
+	}
+	for _, a := range m.authorities {
+		// The name becomes the certificate's nickname in the server's NSS database.
+		files[filepath.Join(ca, config.Hash(string(a))+".crt")] = a
+	}
+	// All or nothing, as far as a full volume goes: what was there still fits together.
+	var staged []string
+	for path, b := range files {
+		if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, b) {
+			continue
+		}
+		staged = append(staged, path)
+		if err := stage(path, b); err != nil {
+			for _, path := range staged {
+				_ = os.Remove(path + stagedSuffix)
+			}
+			return err
+		}
+	}
+	for _, path := range staged {
+		if err := os.Rename(path+stagedSuffix, path); err != nil {
+			return fmt.Errorf("cannot write %s: %w", path, err)
+		}
+	}
+	// A CA of an earlier time would be trusted for ever.
+	for _, pattern := range []string{filepath.Join(ca, "*"), filepath.Join(dir, "*"+stagedSuffix)} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			return fmt.Errorf("cannot list the CAs: %w", err)
+		}
+		for _, path := range found {
+			if _, wanted := files[path]; wanted {
+				continue
+			}
+			if err := os.Remove(path); err != nil {
+				return fmt.Errorf("cannot remove an old CA: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+const stagedSuffix = ".tmp"
+
+// stage a file of the volume beside its place.
+func stage(path string, b []byte) error {
+	f, err := os.OpenFile(path+stagedSuffix, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	_, err = f.Write(b)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	return nil
+}
