@@ -46,10 +46,14 @@ func dmPassword(state *observed.State) (compose.DMPassword, status.Credential) {
 	return p, c
 }
 
-// passwordInUse is the Secret that the pods refer to.
+// passwordInUse is the Secret that the pods refer to: by a volume; older pods, and those
+// that scripts expect a variable in, by that as well.
 func passwordInUse(sts *appsv1.StatefulSet) (v1alpha1.SecretKeyRef, bool) {
 	if sts == nil {
 		return v1alpha1.SecretKeyRef{}, false
+	}
+	if name, key := secretVolume(sts, compose.VolumeDMPassword); name != "" && key != "" {
+		return v1alpha1.SecretKeyRef{Name: name, Key: key}, true
 	}
 	for _, c := range sts.Spec.Template.Spec.Containers {
 		for _, e := range c.Env {

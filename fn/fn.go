@@ -66,14 +66,25 @@ func (f *Function) Run(req *fnv1.RunFunctionRequest) *fnv1.RunFunctionResponse {
 	own := spec.PodSettings
 	applyDefaults(spec, state.Input.Defaults, state.StatefulSet != nil)
 	password, credential := dmPassword(state)
-	templates, err := compose.NewTemplates(state.Identity, spec, own, password.Ref, annotationsOf(state.StatefulSet))
+	certificate, material := tlsOf(state, f.now())
+	servers := serversOf(state, f.now())
+	agentImage := cmp.Or(state.Input.AgentImage, f.AgentImage)
+	target, refusal := resolveTarget(state)
+	templates, err := compose.NewTemplates(compose.PodInputs{
+		Identity: state.Identity, Spec: spec, Own: own, Target: target,
+		Password: password.Ref, TLS: certificate.Secret, AgentImage: agentImage,
+	}, annotationsOf(state.StatefulSet))
 	if err != nil {
 		return held(req, err)
 	}
 	rollout := rolloutOf(state, templates)
 	ledger, projected := ledgerOf(state)
+	ledger.Founded = founded(state, ledger, servers)
 	recorded := recordedSuffixes(state, ledger.Good != nil || rollout.Healthy())
 	problems := problemsOf(state, recorded)
+	if agentImage == "" {
+		problems = append(problems, noAgentImage)
+	}
 	if err := templates.TooLarge(); err != nil {
 		problems = append(problems, err.Error())
 	}
@@ -81,19 +92,25 @@ func (f *Function) Run(req *fnv1.RunFunctionRequest) *fnv1.RunFunctionResponse {
 	if len(problems) > 0 {
 		suffixes = recorded
 	}
+	suffixes = withFounded(suffixes, ledger.Founded, refounded(state, servers))
 
 	// Decide.
-	decision := f.decide(state, ledger, projected.Operation, rollout, templates, len(problems) > 0)
+	decision := upgrade.Next(upgradeInputs{
+		now: f.now(), state: state, ledger: ledger, begun: projected.Operation, target: target, refusal: refusal,
+		rollout: rollout, templates: templates, held: len(problems) > 0,
+	}.inputs())
 
 	// Report.
-	agentImage := cmp.Or(state.Input.AgentImage, f.AgentImage)
 	about := reportInputs(state, rollout, problems, ledger, decision, templates, credential, suffixes)
 	about.NoAgentImage = agentImage == ""
+	about.TLS, about.Servers = material, servers
 	report := status.Of(about)
 
 	// Compose.
 	in := composeInputs(state, rollout, decision, templates, password, suffixes, report)
 	in.Random, in.AgentImage = f.Random, agentImage
+	in.TLS = certificate
+	applyTLS(&in, state, material, servers)
 	var desired compose.Desired
 	if len(problems) == 0 {
 		desired, err = compose.Service(in)
@@ -121,34 +138,6 @@ func (f *Function) Run(req *fnv1.RunFunctionRequest) *fnv1.RunFunctionResponse {
 	return rsp
 }
 
-// decide which release runs and which pod is replaced next.
-func (f *Function) decide(state *observed.State, ledger upgrade.Ledger, begun *upgrade.Operation, rollout upgrade.Rollout, templates *compose.Templates, hold bool) upgrade.Decision {
-	now := f.now()
-	in := upgrade.Inputs{
-		Now:      now,
-		Ledger:   ledger,
-		Begun:    begun,
-		Held:     hold,
-		Replicas: *state.Service.Spec.Replicas,
-		Policy:   policyOf(state),
-		Requests: requestsOf(state),
-		Rollout:  rollout,
-		Pods:     podsOf(state, now),
-		Arrived:  state.Pods.Arrived,
-		Template: templates.Name,
-		Stored:   templates.Stored,
-	}
-	if hold {
-		in.Template = func(string) string { return "" }
-	}
-	if state.SpecReadable {
-		in.Target, in.Refusal = upgrade.ResolveTarget(state.Service.Spec.Image, state.Service.Spec.Version, catalogOf(state.Input))
-	} else {
-		in.Target = targetOf(&state.Service.Status)
-	}
-	return upgrade.Next(in)
-}
-
 // now is the time in whole seconds, as the ledger and the status hold it.
 func (f *Function) now() time.Time {
 	now := time.Now
@@ -157,6 +146,10 @@ func (f *Function) now() time.Time {
 	}
 	return now().UTC().Truncate(time.Second)
 }
+
+// noAgentImage is a problem of the platform: without the agent no pod can be made (nor
+// could the one that is wanted be told from the one that runs).
+const noAgentImage = "input.agentImage: this build of the function does not know the image that it comes in, which its pods and Jobs run: name it in the Composition, in the input of the function"
 
 // problemsOf a request are what makes the spec, or the request, unfit to be acted upon.
 func problemsOf(state *observed.State, recorded []config.Suffix) []string {

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -120,8 +121,13 @@ var now = time.Date(2026, time.January, 1, 0, 1, 0, 0, time.UTC)
 func run(req *fnv1.RunFunctionRequest) *fnv1.RunFunctionResponse { return runAt(req, now) }
 
 func runAt(req *fnv1.RunFunctionRequest, at time.Time) *fnv1.RunFunctionResponse {
+	return runWith(req, at, 1)
+}
+
+// runWith another chance: what is made in two calls differs.
+func runWith(req *fnv1.RunFunctionRequest, at time.Time, seed byte) *fnv1.RunFunctionResponse {
 	f := &Function{
-		Log: logging.NewNopLogger(), Random: rand.NewChaCha8([32]byte{1}),
+		Log: logging.NewNopLogger(), Random: rand.NewChaCha8([32]byte{seed}),
 		Now: func() time.Time { return at }, AgentImage: "registry.example.com/function:v1",
 	}
 	return f.Run(req)
@@ -169,11 +175,14 @@ func nothingLost(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse) er
 		naming.KeyPodDisruptionBudget: spec["replicas"].GetNumberValue() <= 1,
 		naming.KeyNetworkPolicy:       !spec["networkPolicy"].GetStructValue().GetFields()["enabled"].GetBoolValue(),
 		naming.KeyUsage:               !spec["deletionProtection"].GetBoolValue(),
+		naming.KeyCertificate:         spec["tls"].GetStructValue().GetFields()["mode"].GetStringValue() != "CertManager",
 	}
 	for name := range req.GetObserved().GetResources() {
 		mayGo := off[name] && (valid(rsp) || name == naming.KeyUsage && !fatal(rsp) && spec["image"].GetStringValue() != "")
 		// What deletes a stuck pod goes with the pod.
 		mayGo = mayGo || naming.IsUnstick(name) && !fatal(rsp)
+		// What grows volumes goes when they have their size.
+		mayGo = mayGo || naming.IsResize(name) && valid(rsp)
 		if _, kept := rsp.GetDesired().GetResources()[name]; !kept && !mayGo {
 			return fmt.Errorf("the observed resource %q is deleted", name)
 		}
@@ -245,10 +254,11 @@ func data(r *fnv1.Resource) map[string]*structpb.Value {
 	return r.GetResource().GetFields()["data"].GetStructValue().GetFields()
 }
 
-// secretsKept: a generated value is never changed by a later call (R9).
+// secretsKept: a generated value is never changed by a later call (R9), but for a
+// certificate, which is renewed by a valid service (R52).
 func secretsKept(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse) error {
 	for name, o := range req.GetObserved().GetResources() {
-		if !isSecret(o) {
+		if !isSecret(o) || name == naming.KeyTLS && valid(rsp) {
 			continue
 		}
 		got := data(rsp.GetDesired().GetResources()[name])
@@ -273,7 +283,7 @@ func secretsHidden(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse) 
 		}
 		for _, v := range data(r) {
 			values[v.GetStringValue()] = true
-			if plain, err := base64.StdEncoding.DecodeString(v.GetStringValue()); err == nil {
+			if plain, err := base64.StdEncoding.DecodeString(v.GetStringValue()); err == nil && !isCertificate(plain) {
 				values[string(plain)] = true
 			}
 		}
@@ -313,6 +323,18 @@ func secretsHidden(req *fnv1.RunFunctionRequest, rsp *fnv1.RunFunctionResponse) 
 		}
 	}
 	return nil
+}
+
+// isCertificate says that a value is one, or several, and nothing else: that is public.
+func isCertificate(v []byte) bool {
+	for len(v) > 0 {
+		b, rest := pem.Decode(v)
+		if b == nil || b.Type != "CERTIFICATE" || !bytes.HasPrefix(v, []byte("-----BEGIN")) {
+			return false
+		}
+		v = rest
+	}
+	return true
 }
 
 // seedXR is the first example object of the README as Crossplane hands it over (R1).
@@ -363,6 +385,8 @@ func everything(_, spec object) {
 		"podSecurityContext":        object{"fsGroup": 1000.0, "supplementalGroups": []any{1.0}},
 		"securityContext":           object{"readOnlyRootFilesystem": false},
 		"serviceAccountAnnotations": object{"a": "b"},
+		"dmPasswordMode":            "file",
+		"tls":                       object{"mode": "SelfSigned", "dnsNames": []any{"ldap.example.org"}},
 	})
 	spec["storage"] = object{"size": "10Gi", "storageClassName": "fast"}
 	spec["suffixes"] = append(spec["suffixes"].([]any), object{"name": "o", "dn": "o=Example Inc", "createEntry": false})
@@ -402,7 +426,7 @@ var conditionStatus = map[fnv1.Status]string{
 // written by the controllers, every server Ready, and the answers to the requirements.
 func live(c call, rsp *fnv1.RunFunctionResponse) call {
 	next := c.clone()
-	observed, required := object{}, object{}
+	observed, required := object{}, object{naming.RequirePods: []any{}, naming.RequireClaims: []any{}}
 	for name, r := range rsp.GetDesired().GetResources() {
 		o := r.GetResource().AsMap()
 		meta := o["metadata"].(object)
@@ -454,9 +478,16 @@ func live(c call, rsp *fnv1.RunFunctionResponse) call {
 	if svc, ok := observed[naming.KeyService].(object); ok {
 		svc["status"] = object{"loadBalancer": object{"ingress": []any{object{"ip": "192.0.2.1"}}}}
 	}
-	required[naming.KeyDMPassword] = []any{}
-	if s, ok := observed[naming.KeyDMPassword].(object); ok {
-		required[naming.KeyDMPassword] = []any{clone(s)}
+	for _, key := range []string{naming.KeyDMPassword, naming.KeyTLS, naming.KeyTLSCA} {
+		required[key] = []any{}
+		if s, ok := observed[key].(object); ok {
+			required[key] = []any{clone(s)}
+		}
+	}
+	for _, key := range []string{naming.KeyStatefulSet, naming.KeyConfig} {
+		if _, ok := observed[key]; !ok {
+			required[key] = []any{}
+		}
 	}
 	next.observed, next.required = observed, required
 	if xr, ok := next.xr.(object); ok {
@@ -473,11 +504,20 @@ func live(c call, rsp *fnv1.RunFunctionResponse) call {
 	return next
 }
 
+// nothingYet is the answer to the requirements of a service of which nothing exists.
+func nothingYet() object {
+	required := object{}
+	for _, key := range []string{naming.RequirePods, naming.RequireClaims, naming.KeyDMPassword, naming.KeyTLS, naming.KeyTLSCA, naming.KeyStatefulSet, naming.KeyConfig} {
+		required[key] = []any{}
+	}
+	return required
+}
+
 // settled are the calls of one service from the first to where nothing changes.
 func settled(c call) []call {
 	calls := []call{c}
-	c.required = object{naming.RequirePods: []any{}, naming.RequireClaims: []any{}, naming.KeyDMPassword: []any{}, naming.KeyStatefulSet: []any{}, naming.KeyConfig: []any{}}
-	for range 3 {
+	c.required = nothingYet()
+	for range 4 {
 		calls = append(calls, c)
 		c = live(c, run(c.request()))
 	}
@@ -493,7 +533,7 @@ func seeds() []call {
 	}
 	out = append(out, settled(call{xr: seedXR(everything), input: seedInput})...)
 
-	steady := out[4]
+	steady := out[5]
 	edited := func(edit func(c call, spec object)) {
 		c := steady.clone()
 		edit(c, c.xr.(object)["spec"].(object))
@@ -505,8 +545,33 @@ func seeds() []call {
 	edited(func(_ call, spec object) { spec["suffixes"] = []any{} })
 	edited(func(_ call, spec object) { spec["storage"] = object{"size": "1Gi"} })
 	edited(func(_ call, spec object) { spec["dmPasswordSecretRef"] = object{"name": "mine", "key": "pw"} })
+	edited(func(_ call, spec object) { spec["tls"] = object{"mode": "Secret", "secretRef": object{"name": "mine"}} })
+	edited(func(_ call, spec object) {
+		spec["tls"] = object{"mode": "CertManager", "issuerRef": object{"name": "ca"}}
+	})
+	edited(func(_ call, spec object) { spec["tls"] = object{"dnsNames": []any{"ldap.example.org"}} })
+	edited(func(c call, _ object) {
+		c.observed.(object)[naming.KeyCertificate] = object{"apiVersion": "cert-manager.io/v1", "kind": "Certificate"}
+	})
+	edited(func(c call, _ object) {
+		reports := object{}
+		for i, p := range dig(c.required, naming.RequirePods).([]any) {
+			uid := dig(p, "metadata", "uid").(string)
+			reports[fmt.Sprint("my-ds-", i)] = `{"podUID":"` + uid + `","version":"3.1.0","ready":true,"applied":{"tls":"old"},"tls":{"state":"Failed","message":"m"}}`
+		}
+		c.observed.(object)[naming.KeyState] = object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "my-ds-state"}, "data": reports}
+	})
+	edited(func(c call, _ object) {
+		delete(c.observed.(object), naming.KeyTLSCA)
+		c.required.(object)[naming.KeyTLSCA] = []any{}
+	})
 	edited(func(_ call, spec object) { spec["podLabels"] = object{"a b": "x", "c d": "y"} })
 	edited(func(c call, _ object) { c.observed.(object)[naming.KeyUsage] = object{"kind": "Usage"} })
+	edited(func(_ call, spec object) { spec["storage"] = object{"size": "20Gi"} })
+	for range 2 {
+		c := out[len(out)-1]
+		out = append(out, live(c, run(c.request())))
+	}
 	out = append(out, upgrading(steady)...)
 	// A recreated XR has lost its references: what exists is only found by name.
 	lost := steady.clone()
@@ -772,7 +837,7 @@ func TestLargeSpec(t *testing.T) {
 	if n := len(encode(t, xr)); n < 1<<20 {
 		t.Fatalf("the XR has %d bytes, want a mebibyte", n)
 	}
-	c := call{xr: xr, required: object{naming.RequirePods: []any{}, naming.RequireClaims: []any{}, naming.KeyDMPassword: []any{}, naming.KeyStatefulSet: []any{}, naming.KeyConfig: []any{}}}
+	c := call{xr: xr, required: nothingYet()}
 	first, err := check(c.request())
 	if err != nil {
 		t.Fatal(err)
@@ -911,7 +976,7 @@ func TestRunFunction(t *testing.T) {
 	c := call{
 		xr:       seedXR(nil),
 		observed: object{"usage": object{"kind": "Usage", "spec": object{"a": "b"}}, "x": object{"kind": "Y"}},
-		required: object{naming.RequirePods: []any{}, naming.RequireClaims: []any{}, naming.KeyDMPassword: []any{}, naming.KeyStatefulSet: []any{}, naming.KeyConfig: []any{}},
+		required: nothingYet(),
 	}
 	cases := map[string]struct {
 		reason string
@@ -923,7 +988,7 @@ func TestRunFunction(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			f := &Function{Log: logging.NewNopLogger(), Random: tc.random}
+			f := &Function{Log: logging.NewNopLogger(), Random: tc.random, AgentImage: "registry.example.com/function:v1"}
 			req := c.request()
 			rsp, err := f.RunFunction(context.Background(), req)
 			if err != nil {

@@ -1,6 +1,8 @@
 package fn
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -86,9 +88,38 @@ func podsOf(state *observed.State, now time.Time) []upgrade.Pod {
 				containerOf(&p, &list[j], now)
 			}
 		}
+		if len(pod.Status.InitContainerStatuses)+len(pod.Status.ContainerStatuses) == 0 {
+			// The kubelet has not seen it yet: it is of the present template, or little older.
+			p.HasAgent = templateHasAgent(state.StatefulSet)
+		}
 		p.Report = reportOf(state, pod)
 		out = append(out, p)
 	}
+	return out
+}
+
+// templateHasAgent says that the pods which are made now have an agent.
+func templateHasAgent(sts *appsv1.StatefulSet) bool {
+	return sts != nil && slices.ContainsFunc(sts.Spec.Template.Spec.InitContainers, func(c corev1.Container) bool {
+		return c.Name == naming.AgentContainer
+	})
+}
+
+// serversOf the service, by ordinal, with what their agents report of them.
+func serversOf(state *observed.State, now time.Time) []status.Server {
+	pods := podsOf(state, now)
+	out := make([]status.Server, 0, len(pods))
+	for _, p := range pods {
+		out = append(out, status.Server{
+			Pod:         p.Name,
+			Ordinal:     p.Ordinal,
+			HasAgent:    p.HasAgent,
+			Ready:       p.Ready && !p.Terminating,
+			Terminating: p.Terminating,
+			Report:      agentReport(state, p.Name, p.UID),
+		})
+	}
+	slices.SortStableFunc(out, func(a, b status.Server) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
 	return out
 }
 
@@ -147,16 +178,25 @@ func ranLong(c *corev1.ContainerStatus, now time.Time) bool {
 	return t != nil && !t.StartedAt.IsZero() && t.FinishedAt.Sub(t.StartedAt.Time) >= forgotten
 }
 
-// reportOf the agent of this very pod.
+// reportOf the agent of this very pod, as far as a rollout cares.
 func reportOf(state *observed.State, pod *corev1.Pod) *upgrade.Report {
-	if state.Reports == nil {
-		return nil
-	}
-	r, err := report.Parse(state.Reports.Data[pod.GetName()])
-	if err != nil || r.PodUID != string(pod.GetUID()) {
+	r := agentReport(state, pod.GetName(), string(pod.GetUID()))
+	if r == nil {
 		return nil
 	}
 	return &upgrade.Report{Version: r.Version, Ready: r.Ready, Replicates: r.Replicates()}
+}
+
+// agentReport of the pod with that UID; nil where its agent has not reported yet.
+func agentReport(state *observed.State, pod, uid string) *report.Report {
+	if state.Reports == nil {
+		return nil
+	}
+	r, err := report.Parse(state.Reports.Data[pod])
+	if err != nil || r.PodUID != uid {
+		return nil
+	}
+	return &r
 }
 
 // policyOf upgrades.

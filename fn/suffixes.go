@@ -2,12 +2,16 @@ package fn
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/389ds/function-directoryservice/apis/v1alpha1"
 	"github.com/389ds/function-directoryservice/fn/config"
+	"github.com/389ds/function-directoryservice/fn/naming"
 	"github.com/389ds/function-directoryservice/fn/observed"
+	"github.com/389ds/function-directoryservice/fn/status"
+	"github.com/389ds/function-directoryservice/fn/upgrade"
 )
 
 // recordedSuffixes are those the servers were given before, by the ConfigMap or the
@@ -30,6 +34,68 @@ func recordedSuffixes(state *observed.State, everRan bool) []config.Suffix {
 		if !seen[strings.ToLower(s.Name)] {
 			out = append(out, config.Suffix{Name: s.Name, DN: s.DN, Orphaned: s.State == v1alpha1.SuffixOrphaned})
 		}
+	}
+	return out
+}
+
+// founded are the names of the suffixes whose root entry was created once: those that
+// the ledger records, and those that a server has. A service without a memory, that is
+// created again over its volumes, counts every suffix as founded: that a volume is
+// empty does not say that there is no data elsewhere.
+func founded(state *observed.State, ledger upgrade.Ledger, servers []status.Server) []string {
+	names := map[string]bool{}
+	for _, n := range ledger.Founded {
+		names[n] = true
+	}
+	for _, s := range servers {
+		if s.Report == nil {
+			continue
+		}
+		for n, r := range s.Report.Suffixes {
+			if r.Founded {
+				names[n] = true
+			}
+		}
+	}
+	if ledger.Good == nil && ledger.Operation == nil && claimsBefore(state) {
+		for _, s := range state.Service.Spec.Suffixes {
+			names[s.Name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// claimsBefore says that there is a volume claim which is older than the StatefulSet.
+func claimsBefore(state *observed.State) bool {
+	for i := range state.Claims.Value {
+		c := &state.Claims.Value[i]
+		if state.StatefulSet == nil || c.CreationTimestamp.Before(&state.StatefulSet.CreationTimestamp) {
+			return true
+		}
+	}
+	return false
+}
+
+// refounded is the suffix that a person says may be created anew, empty, although it was
+// founded before; "" while any server holds data of it, or might.
+func refounded(state *observed.State, servers []status.Server) string {
+	name := strings.TrimSpace(state.Service.GetAnnotations()[naming.Annotation(status.AllowRefound)])
+	if name == "" || len(servers) < int(*state.Service.Spec.Replicas) {
+		return ""
+	}
+	for _, s := range servers {
+		if s.Report == nil || s.Report.Suffixes[name].State == "" || s.Report.Suffixes[name].Initialized {
+			return ""
+		}
+	}
+	return name
+}
+
+// withFounded tells the servers which suffixes were founded.
+func withFounded(suffixes []config.Suffix, founded []string, refounded string) []config.Suffix {
+	out := slices.Clone(suffixes)
+	for i := range out {
+		out[i].Founded = out[i].Name != refounded && slices.Contains(founded, out[i].Name)
 	}
 	return out
 }

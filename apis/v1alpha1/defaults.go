@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
@@ -41,6 +43,16 @@ func (s *DirectoryServiceSpec) Default() {
 	if s.DMPasswordSecretRef != nil && s.DMPasswordSecretRef.Key == "" {
 		s.DMPasswordSecretRef.Key = DefaultDMPasswordKey
 	}
+	if s.DMPasswordMode == "" {
+		s.DMPasswordMode = DMPasswordModeEnv
+	}
+	if s.TLS.Mode == "" {
+		s.TLS.Mode = TLSModeSelfSigned
+	}
+	if i := s.TLS.IssuerRef; i != nil {
+		i.Kind = cmp.Or(i.Kind, "Issuer")
+		i.Group = cmp.Or(i.Group, "cert-manager.io")
+	}
 	if s.Startup.TimeoutSeconds == 0 {
 		s.Startup.TimeoutSeconds = DefaultStartupTimeoutSeconds
 	}
@@ -49,6 +61,9 @@ func (s *DirectoryServiceSpec) Default() {
 	}
 	if s.Upgrade.AutomaticRollback == nil {
 		s.Upgrade.AutomaticRollback = ptr.To(true)
+	}
+	if s.Upgrade.DatabaseMigration == "" {
+		s.Upgrade.DatabaseMigration = DatabaseMigrationRefuse
 	}
 	if s.Upgrade.PodUpdates == "" {
 		s.Upgrade.PodUpdates = PodUpdatesWithNextRollout

@@ -92,6 +92,19 @@ type DirectoryServiceSpec struct {
 	// +optional
 	DMPasswordSecretRef *SecretKeyRef `json:"dmPasswordSecretRef,omitempty"`
 
+	// DMPasswordMode says how the servers get the password of the Directory Manager:
+	// `env` (a mounted file, and the variable `DS_DM_PASSWORD` of the container as well,
+	// where scripts expect it) or `file` (a mounted file only). In both a change of the Secret is
+	// applied to the running servers.
+	// +optional
+	// +kubebuilder:default=env
+	DMPasswordMode DMPasswordMode `json:"dmPasswordMode,omitempty"`
+
+	// TLS is the servers' certificate, for LDAPS and StartTLS.
+	// +optional
+	// +kubebuilder:default={}
+	TLS TLS `json:"tls,omitempty"`
+
 	// Startup is what a server may take to start.
 	// +optional
 	// +kubebuilder:default={}
@@ -153,6 +166,14 @@ type Upgrade struct {
 	// +kubebuilder:default=true
 	AutomaticRollback *bool `json:"automaticRollback,omitempty"`
 
+	// DatabaseMigration says what happens to a database that the new version cannot
+	// read (Berkeley DB, from 389 DS 3.2 on): `Refuse` starts nothing and touches nothing;
+	// `Automatic` migrates it to LMDB after a clean stop, once. Going back afterwards
+	// loses what was written since, so it needs a confirmed backup.
+	// +optional
+	// +kubebuilder:default=Refuse
+	DatabaseMigration DatabaseMigration `json:"databaseMigration,omitempty"`
+
 	// PodUpdates says when servers get the pod template of a newer function, or of
 	// changed platform defaults: `WithNextRollout` (with the next change of the spec
 	// that restarts them anyway, or when you ask for it) or `Automatic` (at once, one
@@ -171,6 +192,89 @@ const (
 	PodUpdatesWithNextRollout PodUpdates = "WithNextRollout"
 	PodUpdatesAutomatic       PodUpdates = "Automatic"
 )
+
+// DatabaseMigration says what happens to a database that a new version cannot read.
+// +kubebuilder:validation:Enum=Refuse;Automatic
+type DatabaseMigration string
+
+// The ways of dealing with such a database.
+const (
+	DatabaseMigrationRefuse    DatabaseMigration = "Refuse"
+	DatabaseMigrationAutomatic DatabaseMigration = "Automatic"
+)
+
+// DMPasswordMode says how servers get the Directory Manager's password.
+// +kubebuilder:validation:Enum=env;file
+type DMPasswordMode string
+
+// The ways of handing over the password.
+const (
+	DMPasswordModeEnv  DMPasswordMode = "env"
+	DMPasswordModeFile DMPasswordMode = "file"
+)
+
+// TLS is where the servers' certificate comes from.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.mode) && self.mode == 'Secret') == has(self.secretRef)",message="secretRef names the certificate for mode Secret: set both, or neither"
+// +kubebuilder:validation:XValidation:rule="(has(self.mode) && self.mode == 'CertManager') == has(self.issuerRef)",message="issuerRef names the issuer for mode CertManager: set both, or neither"
+type TLS struct {
+	// Mode is `SelfSigned` (a CA of the service's own, in the Secret `<name>-tls-ca`, and
+	// a certificate that is renewed by itself), `Secret` (a certificate that you bring) or
+	// `CertManager` (one that cert-manager issues).
+	// +optional
+	// +kubebuilder:default=SelfSigned
+	Mode TLSMode `json:"mode,omitempty"`
+
+	// SecretRef names a Secret of this namespace with `tls.crt`, `tls.key` and,
+	// unless the certificate's chain ends in a CA, `ca.crt`. While it is missing the
+	// service stays as it is and the condition `TLSReady` says so.
+	// +optional
+	SecretRef *LocalSecretRef `json:"secretRef,omitempty"`
+
+	// IssuerRef names the cert-manager issuer.
+	// +optional
+	IssuerRef *IssuerRef `json:"issuerRef,omitempty"`
+
+	// DNSNames are further names in a certificate that is made here or by
+	// cert-manager, besides those of the Services and pods: that of a load balancer, say.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	DNSNames []string `json:"dnsNames,omitempty"`
+}
+
+// TLSMode says where the servers' certificate comes from.
+// +kubebuilder:validation:Enum=SelfSigned;Secret;CertManager
+type TLSMode string
+
+// The sources of a certificate.
+const (
+	TLSModeSelfSigned  TLSMode = "SelfSigned"
+	TLSModeSecret      TLSMode = "Secret"
+	TLSModeCertManager TLSMode = "CertManager"
+)
+
+// An IssuerRef names an issuer of cert-manager.
+type IssuerRef struct {
+	// Name of the issuer.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// Kind is Issuer, in the service's namespace, or ClusterIssuer; Issuer where it is not set.
+	// +optional
+	// +kubebuilder:default=Issuer
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind,omitempty"`
+
+	// Group of the issuer; cert-manager.io where it is not set.
+	// +optional
+	// +kubebuilder:default=cert-manager.io
+	// +kubebuilder:validation:MaxLength=253
+	Group string `json:"group,omitempty"`
+}
 
 // A Suffix is a naming context of the directory, in a backend of its own.
 type Suffix struct {

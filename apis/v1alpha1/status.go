@@ -101,6 +101,16 @@ type DirectoryServiceStatus struct {
 	// +optional
 	DMPasswordSecret *SecretKeyRef `json:"dmPasswordSecret,omitempty"`
 
+	// Servers are what the agents in the pods report, by ordinal.
+	// +optional
+	// +listType=map
+	// +listMapKey=pod
+	Servers []ServerStatus `json:"servers,omitempty"`
+
+	// TLS is the servers' certificate.
+	// +optional
+	TLS *TLSStatus `json:"tls,omitempty"`
+
 	// Suffixes of the spec, and those that were taken off it.
 	// +optional
 	// +listType=map
@@ -287,6 +297,34 @@ type Endpoints struct {
 	External []string `json:"external,omitempty"`
 }
 
+// ServerStatus is what is known of one server.
+type ServerStatus struct {
+	// Pod of the server.
+	Pod string `json:"pod"`
+
+	// Version that runs, as the server itself says.
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// Ready says that clients can use it.
+	Ready bool `json:"ready"`
+
+	// Message says why it is not Ready, or was not started.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// TLSStatus is the servers' certificate.
+type TLSStatus struct {
+	// Secret with the certificate, and under `ca.crt` the CA that clients need.
+	// +optional
+	Secret string `json:"secret,omitempty"`
+
+	// NotAfter is when the certificate expires.
+	// +optional
+	NotAfter *metav1.Time `json:"notAfter,omitempty"`
+}
+
 // SuffixStatus is what is known of one suffix.
 type SuffixStatus struct {
 	// Name of the suffix.
@@ -295,10 +333,20 @@ type SuffixStatus struct {
 	// DN of the suffix.
 	DN string `json:"dn"`
 
-	// State is Declared (in the spec) or Orphaned (taken off the spec; its data
-	// were kept).
-	// +kubebuilder:validation:Enum=Declared;Orphaned
+	// State is Declared (no server has told of it yet), Ready (every server has it),
+	// Waiting (a server has no data of it), Failed, or Orphaned (taken off the spec; its
+	// data were kept).
+	// +kubebuilder:validation:Enum=Declared;Ready;Waiting;Failed;Orphaned
 	State SuffixState `json:"state"`
+
+	// Founded says that its root entry was created: no server ever creates it again by
+	// itself.
+	// +optional
+	Founded bool `json:"founded,omitempty"`
+
+	// Message says what is wrong, and with which server.
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // A SuffixState is what is known of a suffix.
@@ -307,5 +355,8 @@ type SuffixState string
 // The states of a suffix.
 const (
 	SuffixDeclared SuffixState = "Declared"
+	SuffixReady    SuffixState = "Ready"
+	SuffixWaiting  SuffixState = "Waiting"
+	SuffixFailed   SuffixState = "Failed"
 	SuffixOrphaned SuffixState = "Orphaned"
 )

@@ -5,6 +5,7 @@ package compose
 
 import (
 	"io"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -51,6 +52,8 @@ type Inputs struct {
 	Config config.Config
 	// DMPassword is the Directory Manager's password: what exists of it.
 	DMPassword DMPassword
+	// TLS is the servers' certificate: what exists of it.
+	TLS TLS
 	// FirstServerOnly sends clients to the first server alone.
 	FirstServerOnly bool
 	// Available says that a client can use the service.
@@ -64,6 +67,13 @@ type Inputs struct {
 	// not known yet which there are.
 	Unstick     []upgrade.Condemned
 	PodsUnknown bool
+	// Grow is what a Job must do to the volume claims; nil where there is nothing to
+	// do. ClaimsUnknown says that it is not known yet which there are.
+	Grow          *Growth
+	ClaimsUnknown bool
+	// EndedJobs are the keys of Jobs that have ended and that work is left for. They are
+	// left out for a call, and made anew in the next.
+	EndedJobs map[string]struct{}
 	// AgentImage is the image of the function's own program, which those Jobs run;
 	// empty where nobody knows it.
 	AgentImage string
@@ -88,15 +98,43 @@ type DMPassword struct {
 	Keep *corev1.Secret
 }
 
+// TLS is what exists of the servers' certificate.
+type TLS struct {
+	// Secret that the pods refer to.
+	Secret string
+	// Usable says that Secret has a certificate and its key in it, or is what running
+	// pods refer to.
+	Usable bool
+	// InUse is the Secret that the StatefulSet's pods refer to as it was observed; "" where
+	// they refer to none.
+	InUse string
+	// MakeCA says that there is no CA yet and that one may be made.
+	MakeCA bool
+	// Issue says that a certificate is to be made, by CA: one that was observed.
+	Issue bool
+	CA    *KeyPair
+	// Now is the time of the call, from which a new certificate is valid.
+	Now time.Time
+	// KeepCA and Keep are the generated Secrets that exist; nil where there is none, or
+	// where it is not ours.
+	KeepCA, Keep *corev1.Secret
+	// Public are the certificates of the CA, in PEM, for clients; "" where there are none.
+	Public string
+}
+
+// Ready says that pods may refer to the Secret: a certificate is in it, or comes with
+// this very call.
+func (t TLS) Ready() bool { return t.Usable || t.Issue }
+
 // Service composes the objects of a valid service. What is observed and has no
-// place any more because the spec says so, or because its pod is not stuck any more,
-// goes; all else that is observed stays.
+// place any more because the spec says so, or because a Job's work is done, goes; all
+// else that is observed stays.
 func Service(in Inputs) (Desired, error) {
 	d := Desired{
 		naming.KeyService:         {Object: clientService(in)},
 		naming.KeyServiceInternal: {Object: internalService(in)},
-		naming.KeyServiceAccount:  {Object: serviceAccount(in)},
 	}
+	reporting(in, d)
 
 	cm, err := configMap(in)
 	if err != nil {
@@ -110,6 +148,10 @@ func Service(in Inputs) (Desired, error) {
 	}
 	if secret != nil {
 		d[naming.KeyDMPassword] = Object{Object: secret}
+	}
+
+	if err := tls(in, d); err != nil {
+		return nil, err
 	}
 
 	sts, err := statefulSet(in)
@@ -134,6 +176,7 @@ func Service(in Inputs) (Desired, error) {
 		naming.KeyPodDisruptionBudget: true,
 		naming.KeyNetworkPolicy:       true,
 		naming.KeyUsage:               true,
+		naming.KeyCertificate:         !in.needsCertificate(),
 	}
 	for key := range in.Observed {
 		if _, ok := d[key]; !ok && !removable[key] {
@@ -141,6 +184,9 @@ func Service(in Inputs) (Desired, error) {
 		}
 	}
 	if err := unstick(in, d); err != nil {
+		return nil, err
+	}
+	if err := resize(in, d); err != nil {
 		return nil, err
 	}
 	return d, nil

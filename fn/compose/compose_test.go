@@ -22,6 +22,9 @@ import (
 	"github.com/389ds/function-directoryservice/fn/upgrade"
 )
 
+// agentImage has the agent.
+const agentImage = "function:1"
+
 // inputs of a healthy service, changed.
 func inputs(change func(in *Inputs)) Inputs {
 	in := Inputs{
@@ -33,6 +36,7 @@ func inputs(change func(in *Inputs)) Inputs {
 		},
 		Config:     config.Config{Suffixes: []config.Suffix{{Name: "userroot", DN: "dc=example,dc=com", CreateEntry: true}}},
 		DMPassword: DMPassword{Usable: true, Keep: generated("the password")},
+		TLS:        TLS{Secret: "ds-tls", Usable: true},
 		Available:  true,
 		Random:     strings.NewReader(strings.Repeat("random bytes for the tests ", 10)),
 	}
@@ -51,7 +55,11 @@ func inputs(change func(in *Inputs)) Inputs {
 
 // mustTemplates of a service; annotations are those of its StatefulSet.
 func mustTemplates(in Inputs, annotations map[string]string) *Templates {
-	t, err := NewTemplates(in.Identity, in.Spec, in.Spec.PodSettings, in.DMPassword.Ref, annotations)
+	pod := PodInputs{Identity: in.Identity, Spec: in.Spec, Own: in.Spec.PodSettings, Password: in.DMPassword.Ref, TLS: in.TLS.Secret, AgentImage: agentImage}
+	if in.Decision.Run != nil {
+		pod.Target = *in.Decision.Run
+	}
+	t, err := NewTemplates(pod, annotations)
 	if err != nil {
 		panic(err)
 	}
@@ -107,8 +115,13 @@ func set(keys ...string) map[string]struct{} {
 
 // always are the objects of every service.
 var always = []string{
-	naming.KeyConfig, naming.KeyDMPassword, naming.KeyService,
-	naming.KeyServiceAccount, naming.KeyServiceInternal, naming.KeyStatefulSet,
+	naming.KeyConfig, naming.KeyDMPassword, naming.KeyRole, naming.KeyService,
+	naming.KeyServiceAccount, naming.KeyServiceInternal, naming.KeyState, naming.KeyStatefulSet,
+}
+
+// but those keys.
+func but(all []string, keys ...string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(k string) bool { return slices.Contains(keys, k) })
 }
 
 // Which objects there are. A composed object that is observed and not returned is
@@ -141,28 +154,47 @@ func TestService(t *testing.T) {
 		},
 		"TurnedOff": {
 			reason: "R18, R19, R20: what the spec turns off goes; it is all that ever goes.",
-			in:     inputs(func(in *Inputs) { in.Observed = set(append(slices.Clone(always), optional...)...) }),
+			in:     inputs(func(in *Inputs) { in.Observed = set(append(but(always, naming.KeyRole), optional...)...) }),
 			want:   want{composed: always},
 		},
 		"UnknownObserved": {
 			reason: "An object of another version of the function is held, whatever it is.",
-			in:     inputs(func(in *Inputs) { in.Observed = set("state", "tls") }),
-			want:   want{composed: always, held: []string{"state", "tls"}},
+			in:     inputs(func(in *Inputs) { in.Observed = set("replication", "tls") }),
+			want:   want{composed: always, held: []string{"replication", "tls"}},
+		},
+		"AgentsRole": {
+			reason: "R16: the API server refuses a RoleBinding without its Role, so it follows.",
+			in:     inputs(func(in *Inputs) { in.Observed = set(naming.KeyRole) }),
+			want:   want{composed: append(slices.Clone(always), naming.KeyRoleBinding)},
+		},
+		"NoCertificateYet": {
+			reason: "R52: the servers wait for their certificate.",
+			in:     inputs(func(in *Inputs) { in.TLS = TLS{Secret: "mine"} }),
+			want:   want{composed: but(always, naming.KeyStatefulSet)},
+		},
+		"CertificateLost": {
+			reason: "R52: servers that exist stay as they are while it is missing.",
+			in: inputs(func(in *Inputs) {
+				in.TLS = TLS{Secret: "mine"}
+				in.Observed = set(naming.KeyStatefulSet)
+				in.StatefulSet = &appsv1.StatefulSet{}
+			}),
+			want: want{composed: but(always, naming.KeyStatefulSet), held: []string{naming.KeyStatefulSet}},
 		},
 		"NothingMayRun": {
 			reason: "R25: without a release that may run no StatefulSet is created; all the rest is.",
 			in:     inputs(func(in *Inputs) { in.Decision.Run = nil }),
-			want:   want{composed: slices.DeleteFunc(slices.Clone(always), func(k string) bool { return k == naming.KeyStatefulSet })},
+			want:   want{composed: but(always, naming.KeyStatefulSet)},
 		},
 		"PasswordLost": {
 			reason: "R10: while the Secret is missing what is observed stays as it is.",
 			in: inputs(func(in *Inputs) {
 				in.Spec.DMPasswordSecretRef = &v1alpha1.SecretKeyRef{Name: "mine"}
 				in.DMPassword = DMPassword{}
-				in.Observed = set(always...)
+				in.Observed = set(but(always, naming.KeyRole)...)
 			}),
 			want: want{
-				composed: []string{naming.KeyConfig, naming.KeyService, naming.KeyServiceAccount, naming.KeyServiceInternal},
+				composed: but(always, naming.KeyDMPassword, naming.KeyStatefulSet),
 				held:     []string{naming.KeyDMPassword, naming.KeyStatefulSet},
 			},
 		},
@@ -172,7 +204,7 @@ func TestService(t *testing.T) {
 				in.Spec.DMPasswordSecretRef = &v1alpha1.SecretKeyRef{Name: "mine"}
 				in.DMPassword = DMPassword{}
 			}),
-			want: want{composed: []string{naming.KeyConfig, naming.KeyService, naming.KeyServiceAccount, naming.KeyServiceInternal}},
+			want: want{composed: but(always, naming.KeyDMPassword, naming.KeyStatefulSet)},
 		},
 		"PasswordNamed": {
 			reason: "R10: where the spec names a Secret nothing is generated.",
@@ -180,7 +212,7 @@ func TestService(t *testing.T) {
 				in.Spec.DMPasswordSecretRef = &v1alpha1.SecretKeyRef{Name: "mine"}
 				in.DMPassword = DMPassword{Usable: true}
 			}),
-			want: want{composed: slices.DeleteFunc(slices.Clone(always), func(k string) bool { return k == naming.KeyDMPassword })},
+			want: want{composed: but(always, naming.KeyDMPassword)},
 		},
 	}
 	for name, tc := range cases {

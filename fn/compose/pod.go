@@ -12,6 +12,7 @@ import (
 
 	"github.com/389ds/function-directoryservice/apis/v1alpha1"
 	"github.com/389ds/function-directoryservice/fn/naming"
+	"github.com/389ds/function-directoryservice/fn/upgrade"
 )
 
 const (
@@ -19,24 +20,34 @@ const (
 	// built in (389-ds-base, src/lib389/cli/dscontainer).
 	ldapPort  = 3389
 	ldapsPort = 3636
-	// EnvDMPassword has dscontainer set the Directory Manager's password at each
-	// start of the server.
+	// EnvDMPassword has the Directory Manager's password for scripts in the container. The
+	// agent keeps it from dscontainer, which would set it at each start, over a newer one.
 	EnvDMPassword = "DS_DM_PASSWORD"
-	// agentPort serves health and metrics.
+	// agentPort serves the probes and metrics.
 	agentPort = 8389
 
-	probePeriodSeconds = 5
+	// startupPeriodSeconds and readinessPeriodSeconds are short: the agent answers from
+	// memory.
+	startupPeriodSeconds   = 2
+	readinessPeriodSeconds = 5
+	livenessPeriodSeconds  = 10
+	// startupGraceSeconds is what a first start takes before dscontainer begins to count:
+	// it makes the server.
+	startupGraceSeconds = 60
 	// terminationGraceSeconds is what a server may take to write its caches to
 	// disk before it is killed.
 	terminationGraceSeconds = 120
 
+	mountAgent      = "/opt/directoryservice"
+	program         = mountAgent + "/directoryservice"
 	mountConfig     = "/etc/directoryservice/config"
 	mountDMPassword = "/etc/directoryservice/dm-password" //nolint:gosec // A path, not a credential.
+	mountTLS        = "/etc/directoryservice/tls"
 )
 
 // podTemplate is the servers' pod. Only what a pod must be restarted for is in
 // it: suffixes and the like go by the ConfigMap (R14).
-func podTemplate(in podInputs, image string) corev1.PodTemplateSpec {
+func podTemplate(in PodInputs, r upgrade.Release) corev1.PodTemplateSpec {
 	s := in.Spec
 	// No version label: pods would restart when the version of their image
 	// becomes known.
@@ -49,8 +60,9 @@ func podTemplate(in podInputs, image string) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: s.PodAnnotations},
 		Spec: corev1.PodSpec{
-			ServiceAccountName:            in.Identity.StatefulSet(),
-			AutomountServiceAccountToken:  ptr.To(false),
+			ServiceAccountName: in.Identity.StatefulSet(),
+			// The agent reports in a ConfigMap.
+			AutomountServiceAccountToken:  ptr.To(true),
 			TerminationGracePeriodSeconds: ptr.To[int64](terminationGraceSeconds),
 			SecurityContext:               podSecurityContext(s.PodSecurityContext),
 			NodeSelector:                  s.NodeSelector,
@@ -59,46 +71,65 @@ func podTemplate(in podInputs, image string) corev1.PodTemplateSpec {
 			TopologySpreadConstraints:     topologySpread(in),
 			PriorityClassName:             s.PriorityClassName,
 			ImagePullSecrets:              imagePullSecrets(s.ImagePullSecrets),
-			Containers:                    []corev1.Container{serverContainer(in, image)},
+			InitContainers:                []corev1.Container{agentContainer(in)},
+			Containers:                    []corev1.Container{serverContainer(in, r)},
 			Volumes:                       volumes(in),
 		},
 	}
 }
 
-// serverContainer runs the image's own entrypoint, `dscontainer -r`.
-func serverContainer(in podInputs, image string) corev1.Container {
+// agentContainer brings the agent to the server's container, whose image does not have
+// it. It has the server's resources: a pod needs the larger of both, and is of the same
+// class of service as without it.
+func agentContainer(in PodInputs) corev1.Container {
+	c := corev1.Container{
+		Name:            naming.AgentContainer,
+		Image:           in.AgentImage,
+		Args:            []string{"install", program},
+		SecurityContext: securityContext(nil),
+		VolumeMounts:    []corev1.VolumeMount{{Name: "agent", MountPath: mountAgent}},
+		// Why it failed stands in the pod's status, for who may not read logs.
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+	}
+	if r := in.Spec.Resources; r != nil {
+		c.Resources = *r
+	}
+	return c
+}
+
+// serverContainer runs the image's own entrypoint, `dscontainer -r`, below the agent.
+func serverContainer(in PodInputs, r upgrade.Release) corev1.Container {
 	s := in.Spec
-	password := in.Password
+	command := []string{program, "run", "--state=" + in.Identity.State()}
+	if r.Version != "" {
+		command = append(command, "--server-version="+r.Version)
+	}
 	c := corev1.Container{
 		Name:            naming.Container,
-		Image:           image,
+		Image:           r.Image,
 		ImagePullPolicy: s.ImagePullPolicy,
-		Env: []corev1.EnvVar{
-			{Name: EnvDMPassword, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-				LocalObjectReference: corev1.LocalObjectReference{Name: password.Name},
-				Key:                  password.Key,
-			}}},
-			{Name: "DS_STARTUP_TIMEOUT", Value: strconv.Itoa(int(s.Startup.TimeoutSeconds))},
-		},
+		Command:         append(command, "--", "dscontainer", "-r"),
+		Env:             environment(in),
 		Ports: []corev1.ContainerPort{
 			{Name: "ldap", ContainerPort: ldapPort, Protocol: corev1.ProtocolTCP},
 			{Name: "ldaps", ContainerPort: ldapsPort, Protocol: corev1.ProtocolTCP},
+			{Name: "agent", ContainerPort: agentPort, Protocol: corev1.ProtocolTCP},
 		},
-		StartupProbe: ldapProbe(corev1.Probe{
-			PeriodSeconds: probePeriodSeconds,
-			// The server gets its time, and one period of grace for dscontainer
-			// to report a failure itself.
-			FailureThreshold: (s.Startup.TimeoutSeconds+probePeriodSeconds-1)/probePeriodSeconds + 1,
+		StartupProbe: probe("/startz", corev1.Probe{
+			PeriodSeconds:    startupPeriodSeconds,
+			FailureThreshold: (s.Startup.TimeoutSeconds + startupGraceSeconds + startupPeriodSeconds - 1) / startupPeriodSeconds,
 		}),
-		ReadinessProbe:  ldapProbe(corev1.Probe{PeriodSeconds: probePeriodSeconds, FailureThreshold: 3}),
-		LivenessProbe:   ldapProbe(corev1.Probe{PeriodSeconds: 2 * probePeriodSeconds, FailureThreshold: 6}),
+		ReadinessProbe:  probe("/readyz", corev1.Probe{PeriodSeconds: readinessPeriodSeconds, FailureThreshold: 2}),
+		LivenessProbe:   probe("/livez", corev1.Probe{PeriodSeconds: livenessPeriodSeconds, FailureThreshold: 3}),
 		SecurityContext: securityContext(s.SecurityContext),
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: naming.DataVolume, MountPath: "/data"},
 			{Name: "tmp", MountPath: "/tmp"},
 			{Name: "shm", MountPath: "/dev/shm"},
+			{Name: "agent", MountPath: mountAgent, ReadOnly: true},
 			{Name: "config", MountPath: mountConfig, ReadOnly: true},
-			{Name: "dm-password", MountPath: mountDMPassword, ReadOnly: true},
+			{Name: VolumeDMPassword, MountPath: mountDMPassword, ReadOnly: true},
+			{Name: VolumeTLS, MountPath: mountTLS, ReadOnly: true},
 		},
 	}
 	if s.Resources != nil {
@@ -107,28 +138,51 @@ func serverContainer(in podInputs, image string) corev1.Container {
 	return c
 }
 
-// ldapProbe asks whether the server accepts connections.
-func ldapProbe(p corev1.Probe) *corev1.Probe {
-	p.TCPSocket = &corev1.TCPSocketAction{Port: intstr.FromString("ldap")}
+func environment(in PodInputs) []corev1.EnvVar {
+	field := func(name, path string) corev1.EnvVar {
+		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}}
+	}
+	env := []corev1.EnvVar{
+		{Name: "DS_STARTUP_TIMEOUT", Value: strconv.Itoa(int(in.Spec.Startup.TimeoutSeconds))},
+		field("POD_NAME", "metadata.name"),
+		field("POD_NAMESPACE", "metadata.namespace"),
+		field("POD_UID", "metadata.uid"),
+	}
+	if in.Spec.DMPasswordMode != v1alpha1.DMPasswordModeEnv {
+		return env
+	}
+	return append(env, corev1.EnvVar{Name: EnvDMPassword, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: in.Password.Name},
+		Key:                  in.Password.Key,
+	}}})
+}
+
+// probe asks the agent.
+func probe(path string, p corev1.Probe) *corev1.Probe {
+	p.HTTPGet = &corev1.HTTPGetAction{Path: path, Port: intstr.FromString("agent"), Scheme: corev1.URISchemeHTTP}
 	p.TimeoutSeconds = 3
 	return &p
 }
 
-func volumes(in podInputs) []corev1.Volume {
-	password := in.Password
+func volumes(in PodInputs) []corev1.Volume {
 	return []corev1.Volume{
 		{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		{Name: "shm", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
 			Medium:    corev1.StorageMediumMemory,
 			SizeLimit: ptr.To(resource.MustParse("64Mi")),
 		}}},
+		{Name: "agent", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: in.Identity.Config()},
 		}}},
-		{Name: "dm-password", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-			SecretName:  password.Name,
+		{Name: VolumeDMPassword, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+			SecretName:  in.Password.Name,
 			DefaultMode: ptr.To[int32](0o440),
-			Items:       []corev1.KeyToPath{{Key: password.Key, Path: v1alpha1.DefaultDMPasswordKey}},
+			Items:       []corev1.KeyToPath{{Key: in.Password.Key, Path: v1alpha1.DefaultDMPasswordKey}},
+		}}},
+		{Name: VolumeTLS, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+			SecretName:  in.TLS,
+			DefaultMode: ptr.To[int32](0o440),
 		}}},
 	}
 }
@@ -173,7 +227,7 @@ func setDefault[T any](p **T, v T) {
 }
 
 // topologySpread spreads the servers over nodes unless the user says otherwise.
-func topologySpread(in podInputs) []corev1.TopologySpreadConstraint {
+func topologySpread(in PodInputs) []corev1.TopologySpreadConstraint {
 	selector := &metav1.LabelSelector{MatchLabels: in.Identity.SelectorLabels()}
 	if len(in.Spec.TopologySpreadConstraints) == 0 {
 		return []corev1.TopologySpreadConstraint{{

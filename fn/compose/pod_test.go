@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/389ds/function-directoryservice/apis/v1alpha1"
+	"github.com/389ds/function-directoryservice/fn/naming"
 )
 
 // R17: every setting arrives where Kubernetes looks for it.
@@ -203,17 +205,75 @@ func TestServerContainer(t *testing.T) {
 	if diff := cmp.Diff([]corev1.ContainerPort{
 		{Name: "ldap", ContainerPort: 3389, Protocol: corev1.ProtocolTCP},
 		{Name: "ldaps", ContainerPort: 3636, Protocol: corev1.ProtocolTCP},
+		{Name: "agent", ContainerPort: 8389, Protocol: corev1.ProtocolTCP},
 	}, c.Ports); diff != "" {
 		t.Errorf("ports: -want, +got:\n%s", diff)
 	}
-	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
-		t.Error("a token is mounted, and the server talks to no API")
+	if pod.AutomountServiceAccountToken == nil || !*pod.AutomountServiceAccountToken {
+		t.Error("no token is mounted, and the agent cannot report")
 	}
 	if pod.ServiceAccountName != "ds" {
 		t.Errorf("the ServiceAccount is %q", pod.ServiceAccountName)
 	}
-	if c.StartupProbe == nil || c.ReadinessProbe == nil || c.LivenessProbe == nil {
-		t.Error("a probe is missing (R16)")
+	// R16: the agent answers, a TCP connect tells nothing.
+	for path, p := range map[string]*corev1.Probe{"/startz": c.StartupProbe, "/readyz": c.ReadinessProbe, "/livez": c.LivenessProbe} {
+		if p == nil || p.HTTPGet == nil || p.HTTPGet.Path != path || p.HTTPGet.Port.StrVal != "agent" {
+			t.Errorf("want a probe of %s, got %+v", path, p)
+		}
+	}
+}
+
+// R4, R42: the agent runs the image's own entrypoint, and is told which version the pod
+// is for, where anybody knows it.
+func TestServerCommand(t *testing.T) {
+	cases := map[string]struct {
+		reason  string
+		version string
+		want    []string
+	}{
+		"Versioned":   {reason: "Another version in the image is refused.", version: "3.1.0", want: []string{"/opt/directoryservice/directoryservice", "run", "--state=ds-state", "--server-version=3.1.0", "--", "dscontainer", "-r"}},
+		"Unversioned": {reason: "Whatever is in the image is right.", want: []string{"/opt/directoryservice/directoryservice", "run", "--state=ds-state", "--", "dscontainer", "-r"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			pod := mustStatefulSet(t, inputs(func(in *Inputs) { in.Decision.Run.Version = tc.version })).Spec.Template.Spec
+			if diff := cmp.Diff(tc.want, pod.Containers[0].Command); diff != "" {
+				t.Errorf("\n%s\ncommand: -want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// The agent comes from the function's image, and does not change a pod's class of
+// service: it asks for what the server asks for.
+func TestAgentContainer(t *testing.T) {
+	resources := corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}}
+	pod := mustStatefulSet(t, inputs(func(in *Inputs) { in.Spec.Resources = &resources })).Spec.Template.Spec
+	if len(pod.InitContainers) != 1 || pod.InitContainers[0].Name != naming.AgentContainer {
+		t.Fatalf("want the init container %s alone, got %v", naming.AgentContainer, pod.InitContainers)
+	}
+	c := pod.InitContainers[0]
+	if c.Image != agentImage {
+		t.Errorf("the agent comes from %q", c.Image)
+	}
+	if diff := cmp.Diff([]string{"install", "/opt/directoryservice/directoryservice"}, c.Args); diff != "" {
+		t.Errorf("arguments: -want, +got:\n%s", diff)
+	}
+	if diff := cmp.Diff(resources, c.Resources); diff != "" {
+		t.Errorf("resources: -want, +got:\n%s", diff)
+	}
+}
+
+// R11: in mode `file` the password is in no environment.
+func TestPasswordMode(t *testing.T) {
+	for mode, want := range map[v1alpha1.DMPasswordMode]bool{v1alpha1.DMPasswordModeEnv: true, v1alpha1.DMPasswordModeFile: false} {
+		pod := mustStatefulSet(t, inputs(func(in *Inputs) { in.Spec.DMPasswordMode = mode })).Spec.Template.Spec
+		got := slices.ContainsFunc(pod.Containers[0].Env, func(e corev1.EnvVar) bool {
+			return e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil
+		})
+		if got != want {
+			t.Errorf("mode %s: the environment has the password: %t", mode, got)
+		}
 	}
 }
 
@@ -242,7 +302,7 @@ func TestStartupTimeout(t *testing.T) {
 			}
 			p := c.StartupProbe
 			budget := p.InitialDelaySeconds + p.PeriodSeconds*p.FailureThreshold
-			if timeout := in.Spec.Startup.TimeoutSeconds; budget <= timeout || budget > timeout+2*p.PeriodSeconds {
+			if timeout := in.Spec.Startup.TimeoutSeconds + startupGraceSeconds; budget < timeout || budget > timeout+2*p.PeriodSeconds {
 				t.Errorf("\n%s\nthe kubelet waits %d seconds for a server that may take %d", tc.reason, budget, timeout)
 			}
 		})
@@ -270,7 +330,7 @@ func TestPasswordReferences(t *testing.T) {
 				}
 			}
 			for _, v := range pod.Volumes {
-				if v.Secret != nil {
+				if v.Name == VolumeDMPassword {
 					volume = v1alpha1.SecretKeyRef{Name: v.Secret.SecretName, Key: v.Secret.Items[0].Key}
 					if v.Secret.Items[0].Path != "dm-password" {
 						t.Errorf("\n%s\nthe file is %q", tc.reason, v.Secret.Items[0].Path)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/389ds/function-directoryservice/fn/naming"
@@ -58,7 +59,7 @@ func rollingOut(t *testing.T, change func(in *Inputs)) Inputs {
 	good := upgrade.Release{Version: "3.1.0", Image: "dirsrv:3.1.0"}
 	target := upgrade.Release{Version: "3.1.1", Image: "dirsrv:3.1.1"}
 	steady := inputs(func(in *Inputs) { in.Spec.Replicas = ptr.To[int32](2) })
-	good.Template, target.Template = steady.Templates.Name(good.Image), steady.Templates.Name(target.Image)
+	good.Template, target.Template = steady.Templates.Name(good), steady.Templates.Name(target)
 	o := &upgrade.Operation{ID: "1", Kind: upgrade.OperationUpgrade, From: good, To: target, Pod: "ds-1"}
 	decided := func(in *Inputs) {
 		in.Spec.Replicas = ptr.To[int32](2)
@@ -157,8 +158,12 @@ func TestHoldRollout(t *testing.T) {
 			if diff := cmp.Diff(slices.Sorted(maps.Keys(tc.in.Observed)), keys); diff != "" {
 				t.Errorf("\n%s\nobjects: -observed, +desired:\n%s", tc.reason, diff)
 			}
+			// The agents' keys in it must not become ours.
+			if cm := object[*corev1.ConfigMap](t, d, naming.KeyState); len(cm.Data) > 0 {
+				t.Errorf("\n%s\nthe agents' reports are written: %v", tc.reason, cm.Data)
+			}
 			for _, key := range keys {
-				if d[key].Object != nil && (key != naming.KeyStatefulSet || !tc.rolls) {
+				if key != naming.KeyState && d[key].Object != nil && (key != naming.KeyStatefulSet || !tc.rolls) {
 					t.Errorf("\n%s\n%q is written", tc.reason, key)
 				}
 			}

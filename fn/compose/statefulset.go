@@ -13,13 +13,16 @@ import (
 )
 
 // statefulSet is the servers' StatefulSet (R13); nil where none exists and none
-// may be created yet: without a release that may run, or without the password
-// that its pods refer to.
+// may be created yet: without a release that may run, or without the password and
+// the certificate that its pods refer to.
 func statefulSet(in Inputs) (*appsv1.StatefulSet, error) {
 	if in.StatefulSet == nil && in.WaitToCreate {
 		return nil, nil //nolint:nilnil // "none" is an answer here, not an error.
 	}
 	if in.Decision.Run == nil || !in.DMPassword.Usable && !in.DMPassword.Generate {
+		return nil, nil //nolint:nilnil // "none" is an answer here, not an error.
+	}
+	if !in.TLS.Ready() && (in.StatefulSet == nil || !in.Operating) {
 		return nil, nil //nolint:nilnil // "none" is an answer here, not an error.
 	}
 	ledger, err := in.Decision.Ledger.String()
@@ -101,6 +104,11 @@ func updateStrategy(d upgrade.Decision) appsv1.StatefulSetUpdateStrategy {
 // rolled back.
 func HoldRollout(in Inputs) (Desired, error) {
 	d := Hold(in.Observed)
+	if _, ok := d[naming.KeyState]; ok {
+		// Its data are the agents': applied along with the rest they would become ours, and
+		// an older report overwrite a newer one.
+		d[naming.KeyState] = Object{Object: stateConfigMap(in)}
+	}
 	if err := unstick(in, d); err != nil {
 		return nil, err
 	}

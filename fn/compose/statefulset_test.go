@@ -193,10 +193,6 @@ func TestPodTemplateHash(t *testing.T) {
 				in.Decision.Blocked = &upgrade.Refusal{Reason: upgrade.ReasonApprovalRequired}
 			},
 		},
-		"VersionLearnt": {
-			reason: "R44: a version that becomes known, from the image catalog for example, restarts nothing.",
-			change: func(in *Inputs) { in.Decision.Run = &upgrade.Release{Version: "3.1.0-known", Image: "dirsrv:3.1.0"} },
-		},
 		"GeneratedPassword": {
 			reason: "R9: the value of a password is not in the template.",
 			change: func(in *Inputs) { in.DMPassword.Keep = generated("another password") },

@@ -25,21 +25,33 @@ import (
 // byte, whatever a newer function would make of the same spec (R44), and never the
 // live one: what somebody changed by hand has passed no gate.
 type Templates struct {
-	pod    podInputs
+	pod    PodInputs
 	inputs []byte
 
-	made    map[string]template
+	made    map[madeOf]template
 	carried map[string]carried
 	// present is the name of the template that the StatefulSet carries as its own.
 	present string
 }
 
-// podInputs are what a pod template is made of, besides the image.
-type podInputs struct {
+// PodInputs are what a pod template is made of, besides the release.
+type PodInputs struct {
 	Identity naming.Identity
-	Spec     *v1alpha1.DirectoryServiceSpec
+	// Spec with defaults. Own are the pod settings of the spec itself, without the
+	// platform's defaults: only a change of those is one that the user asked for.
+	Spec *v1alpha1.DirectoryServiceSpec
+	Own  v1alpha1.PodSettings
+	// Target is the release that the spec asks for.
+	Target upgrade.Release
+	// Password and TLS are the Secrets that the pods refer to.
 	Password v1alpha1.SecretKeyRef
+	TLS      string
+	// AgentImage has the agent.
+	AgentImage string
 }
+
+// madeOf a release: of what a pod template has of it.
+type madeOf struct{ version, image string }
 
 // A template that was made.
 type template struct {
@@ -54,23 +66,33 @@ type carried struct {
 	annotation string
 }
 
-// NewTemplates of a service. Own are the pod settings of the spec itself, without the
-// platform's defaults: only a change of those is one that the user asked for.
-func NewTemplates(id naming.Identity, spec *v1alpha1.DirectoryServiceSpec, own v1alpha1.PodSettings, password v1alpha1.SecretKeyRef, annotations map[string]string) (*Templates, error) {
-	// The ServiceAccount is an object of its own.
-	own.ServiceAccountAnnotations = nil
-	inputs, err := json.Marshal(struct {
+// NewTemplates of a service; annotations are those of its StatefulSet.
+func NewTemplates(pod PodInputs, annotations map[string]string) (*Templates, error) {
+	// What is at its default is left out: a field that is new in the API must not make
+	// other inputs of every spec there is (R44).
+	asked := struct {
 		Password v1alpha1.SecretKeyRef
 		Startup  v1alpha1.Startup
 		Settings v1alpha1.PodSettings
-	}{password, spec.Startup, own})
+		Mode     v1alpha1.DMPasswordMode `json:",omitempty"`
+		TLS      string                  `json:",omitempty"`
+	}{Password: pod.Password, Startup: pod.Spec.Startup, Settings: pod.Own}
+	if pod.Spec.DMPasswordMode != v1alpha1.DMPasswordModeEnv {
+		asked.Mode = pod.Spec.DMPasswordMode
+	}
+	if pod.TLS != pod.Identity.OwnTLS() {
+		asked.TLS = pod.TLS
+	}
+	// The ServiceAccount is an object of its own.
+	asked.Settings.ServiceAccountAnnotations = nil
+	inputs, err := json.Marshal(asked)
 	if err != nil {
 		return nil, fmt.Errorf("cannot hash the spec: %w", err)
 	}
 	t := &Templates{
-		pod:     podInputs{Identity: id, Spec: spec, Password: password},
+		pod:     pod,
 		inputs:  inputs,
-		made:    map[string]template{},
+		made:    map[madeOf]template{},
 		carried: map[string]carried{},
 	}
 	for _, a := range []string{naming.AnnotationGoodTemplate, naming.AnnotationTemplate} {
@@ -87,9 +109,9 @@ func NewTemplates(id naming.Identity, spec *v1alpha1.DirectoryServiceSpec, own v
 	return t, nil
 }
 
-// Name of the template that this function makes for an image; "" where it cannot.
-func (t *Templates) Name(image string) string {
-	m, err := t.make(image)
+// Name of the template that this function makes for a release; "" where it cannot.
+func (t *Templates) Name(r upgrade.Release) string {
+	m, err := t.make(r)
 	if err != nil {
 		return ""
 	}
@@ -109,8 +131,8 @@ func (t *Templates) Present() string { return t.present }
 // PresentImage is the image in that template.
 func (t *Templates) PresentImage() string {
 	// Mostly it is what the spec asks for, which need not be read.
-	if m, err := t.make(t.pod.Spec.Image); err == nil && m.name == t.present {
-		return t.pod.Spec.Image
+	if m, err := t.make(t.pod.Target); err == nil && m.name == t.present {
+		return t.pod.Target.Image
 	}
 	spec, err := t.carriedSpec(t.present)
 	if err != nil {
@@ -124,17 +146,18 @@ func (t *Templates) PresentImage() string {
 	return ""
 }
 
-func (t *Templates) make(image string) (template, error) {
-	if m, ok := t.made[image]; ok {
+func (t *Templates) make(r upgrade.Release) (template, error) {
+	key := madeOf{r.Version, r.Image}
+	if m, ok := t.made[key]; ok {
 		return m, nil
 	}
-	m := template{spec: podTemplate(t.pod, image)}
+	m := template{spec: podTemplate(t.pod, r)}
 	var err error
 	if m.doc, err = json.Marshal(&m.spec); err != nil {
 		return template{}, fmt.Errorf("cannot write the pod template: %w", err)
 	}
-	m.name = upgrade.TemplateID(append(slices.Clone(t.inputs), image...), m.doc)
-	t.made[image] = m
+	m.name = upgrade.TemplateID(append(slices.Clone(t.inputs), r.Image...), m.doc)
+	t.made[key] = m
 	return m, nil
 }
 
@@ -145,7 +168,7 @@ const maxPacked = 90 << 10
 // TooLarge says that a template would not fit beside another one into the
 // StatefulSet's annotations, and so could not be rolled back.
 func (t *Templates) TooLarge() error {
-	m, err := t.make(t.pod.Spec.Image)
+	m, err := t.make(t.pod.Target)
 	if err != nil || len(m.doc) <= maxPacked {
 		return nil //nolint:nilerr // Who needs the template says so.
 	}
@@ -158,7 +181,7 @@ func (t *Templates) TooLarge() error {
 
 // get a release's template.
 func (t *Templates) get(r upgrade.Release) (corev1.PodTemplateSpec, error) {
-	m, err := t.make(r.Image)
+	m, err := t.make(r)
 	if err != nil {
 		return corev1.PodTemplateSpec{}, err
 	}
@@ -185,7 +208,7 @@ func (t *Templates) annotations(run upgrade.Release, good *upgrade.Release) (map
 			out[annotation] = c.annotation
 			return nil
 		}
-		m, err := t.make(r.Image)
+		m, err := t.make(r)
 		if err != nil {
 			return err
 		}
@@ -203,15 +226,15 @@ func (t *Templates) annotations(run upgrade.Release, good *upgrade.Release) (map
 	return out, nil
 }
 
-// Difference names the fields in which the template that this function makes for an
-// image differs from a carried one.
-func (t *Templates) Difference(image, name string) string {
-	m, err := t.make(image)
+// Difference names the fields in which the template that this function makes for a
+// release differs from the one that it carries.
+func (t *Templates) Difference(r upgrade.Release) string {
+	m, err := t.make(r)
 	if err != nil {
 		return ""
 	}
 	var a, b any
-	if json.Unmarshal(t.carried[name].doc, &a) != nil || json.Unmarshal(m.doc, &b) != nil {
+	if json.Unmarshal(t.carried[r.Template].doc, &a) != nil || json.Unmarshal(m.doc, &b) != nil {
 		return ""
 	}
 	fields := differing(nil, "", a, b)

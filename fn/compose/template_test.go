@@ -24,8 +24,8 @@ import (
 // function made of the same spec and the image dirsrv:3.1.0, and its name.
 func carrying(t *testing.T, in Inputs, change func(p *corev1.PodTemplateSpec)) (name string, annotations map[string]string) {
 	t.Helper()
-	const image = "dirsrv:3.1.0"
-	m, err := in.Templates.make(image)
+	run := upgrade.Release{Version: "3.1.0", Image: "dirsrv:3.1.0"}
+	m, err := in.Templates.make(run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func carrying(t *testing.T, in Inputs, change func(p *corev1.PodTemplateSpec)) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	name = upgrade.TemplateID(append(slices.Clone(in.Templates.inputs), image...), doc)
+	name = upgrade.TemplateID(append(slices.Clone(in.Templates.inputs), run.Image...), doc)
 	a, err := encodeTemplate(name, doc)
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func otherGrace(p *corev1.PodTemplateSpec) { p.Spec.TerminationGracePeriodSecond
 func TestTemplatesRoundTrip(t *testing.T) {
 	in := inputs(everySetting)
 	run := upgrade.Release{Version: "3.1.0", Image: "dirsrv:3.1.0"}
-	run.Template = in.Templates.Name(run.Image)
+	run.Template = in.Templates.Name(run)
 	written, err := in.Templates.annotations(run, &run)
 	if err != nil {
 		t.Fatal(err)
@@ -59,8 +59,8 @@ func TestTemplatesRoundTrip(t *testing.T) {
 	}
 
 	next := mustTemplates(in, written)
-	if !next.Stored(run.Template) || next.Present() != run.Template || next.Name(run.Image) != run.Template {
-		t.Errorf("stored %t, present %q, made %q, want %q", next.Stored(run.Template), next.Present(), next.Name(run.Image), run.Template)
+	if !next.Stored(run.Template) || next.Present() != run.Template || next.Name(run) != run.Template {
+		t.Errorf("stored %t, present %q, made %q, want %q", next.Stored(run.Template), next.Present(), next.Name(run), run.Template)
 	}
 	again, err := next.annotations(run, &run)
 	if err != nil {
@@ -80,7 +80,7 @@ func TestTemplatesRoundTrip(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("template: -made, +carried:\n%s", diff)
 	}
-	if d := next.Difference(run.Image, run.Template); d != "" {
+	if d := next.Difference(run); d != "" {
 		t.Errorf("a template differs from itself in %s", d)
 	}
 }
@@ -138,7 +138,8 @@ func TestGoodTemplateIsCarried(t *testing.T) {
 	in := inputs(nil)
 	good, annotations := carrying(t, in, otherGrace)
 	templates := mustTemplates(in, annotations)
-	target := upgrade.Release{Version: "3.1.1", Image: "dirsrv:3.1.1", Template: templates.Name("dirsrv:3.1.1")}
+	target := upgrade.Release{Version: "3.1.1", Image: "dirsrv:3.1.1"}
+	target.Template = templates.Name(target)
 	back := upgrade.Release{Version: "3.1.0", Image: "dirsrv:3.1.0", Template: good}
 
 	during, err := templates.annotations(target, &back)
@@ -209,8 +210,8 @@ func TestSpoiltTemplate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if again := mustTemplates(in, written); again.Present() != templates.Name(run.Image) {
-				t.Errorf("\n%s\nwritten as %q, which this function calls %q", tc.reason, again.Present(), templates.Name(run.Image))
+			if again := mustTemplates(in, written); again.Present() != templates.Name(run) {
+				t.Errorf("\n%s\nwritten as %q, which this function calls %q", tc.reason, again.Present(), templates.Name(run))
 			}
 		})
 	}
@@ -228,7 +229,7 @@ func TestDifference(t *testing.T) {
 		"InNamedList": {
 			reason: "Containers, variables and volumes go by their names, not by their places.",
 			change: func(p *corev1.PodTemplateSpec) {
-				p.Spec.Containers[0].Env[1].Value = "1"
+				p.Spec.Containers[0].Env[0].Value = "1"
 				slices.Reverse(p.Spec.Volumes)
 			},
 			want: "spec.containers.dirsrv.env.DS_STARTUP_TIMEOUT.value",
@@ -239,7 +240,7 @@ func TestDifference(t *testing.T) {
 				p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: "older"})
 				p.Annotations = map[string]string{"a": "b"}
 			},
-			want: "metadata.annotations, spec.initContainers",
+			want: "metadata.annotations, spec.initContainers.older",
 		},
 		"UnnamedList": {
 			reason: "A list without names is one field.",
@@ -262,13 +263,13 @@ func TestDifference(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := inputs(nil)
 			carried, annotations := carrying(t, in, tc.change)
-			if diff := cmp.Diff(tc.want, mustTemplates(in, annotations).Difference("dirsrv:3.1.0", carried)); diff != "" {
+			if diff := cmp.Diff(tc.want, mustTemplates(in, annotations).Difference(upgrade.Release{Version: "3.1.0", Image: "dirsrv:3.1.0", Template: carried})); diff != "" {
 				t.Errorf("\n%s\nDifference(): -want, +got:\n%s", tc.reason, diff)
 			}
 		})
 	}
 	t.Run("Lost", func(t *testing.T) {
-		if got := inputs(nil).Templates.Difference("dirsrv:3.1.0", "lost"); got != "" {
+		if got := inputs(nil).Templates.Difference(upgrade.Release{Version: "3.1.0", Image: "dirsrv:3.1.0", Template: "lost"}); got != "" {
 			t.Errorf("a template that is lost differs in %s", got)
 		}
 	})
@@ -307,7 +308,14 @@ func TestTemplateName(t *testing.T) {
 		"MinReadySeconds":           {reason: "R40: the same.", change: func(s *v1alpha1.DirectoryServiceSpec) { s.Upgrade.MinReadySeconds = 60 }},
 		"AutomaticRollback":         {reason: "R40: the same.", change: func(s *v1alpha1.DirectoryServiceSpec) { s.Upgrade.AutomaticRollback = ptr.To(false) }},
 		"PodUpdates":                {reason: "R44: the same.", change: func(s *v1alpha1.DirectoryServiceSpec) { s.Upgrade.PodUpdates = "Automatic" }},
-		"Version":                   {reason: "R4: a version that becomes known restarts nothing.", change: func(s *v1alpha1.DirectoryServiceSpec) { s.Version = "3.1.0" }},
+		"Version":                   {reason: "R4: a version that becomes known restarts nothing: the agent is told with the next change.", change: func(s *v1alpha1.DirectoryServiceSpec) { s.Version = "3.1.0" }, want: rendering},
+		"DatabaseMigration":         {reason: "R42: the agent reads it from the ConfigMap.", change: func(s *v1alpha1.DirectoryServiceSpec) { s.Upgrade.DatabaseMigration = "Automatic" }},
+		"DNSNames":                  {reason: "R52: another certificate is served by a restart in the pod.", change: func(s *v1alpha1.DirectoryServiceSpec) { s.TLS.DNSNames = []string{"ldap.example.com"} }},
+		"TLSMode": {reason: "R52: another Secret is another volume.", change: func(s *v1alpha1.DirectoryServiceSpec) {
+			s.TLS = v1alpha1.TLS{Mode: v1alpha1.TLSModeSecret, SecretRef: &v1alpha1.LocalSecretRef{Name: "mine"}}
+		}, want: both},
+		"PasswordMode":  {reason: "R11: a variable is in the pod.", change: func(s *v1alpha1.DirectoryServiceSpec) { s.DMPasswordMode = "file" }, want: both},
+		"DefaultedMode": {reason: "A default that is written down changes nothing.", change: func(s *v1alpha1.DirectoryServiceSpec) { s.DMPasswordMode = "env" }},
 
 		"Image":       {reason: "Another image is another server.", change: func(s *v1alpha1.DirectoryServiceSpec) { s.Image = "mirror/dirsrv:3.1.0" }, want: both},
 		"PasswordRef": {reason: "R10: another Secret is another volume.", change: func(s *v1alpha1.DirectoryServiceSpec) { s.DMPasswordSecretRef = &v1alpha1.SecretKeyRef{Name: "mine"} }, want: both},
@@ -359,11 +367,12 @@ func TestTemplateName(t *testing.T) {
 			asked = own
 		}
 		id := naming.Identity{Name: "ds", Namespace: "team"}
-		templates, err := NewTemplates(id, spec, asked, id.DMPassword(spec), nil)
+		target := upgrade.Release{Version: spec.Version, Image: spec.Image}
+		templates, err := NewTemplates(PodInputs{Identity: id, Spec: spec, Own: asked, Target: target, Password: id.DMPassword(spec), TLS: id.TLS(spec), AgentImage: agentImage}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		inputs, rendering, _ = strings.Cut(templates.Name(spec.Image), "-")
+		inputs, rendering, _ = strings.Cut(templates.Name(target), "-")
 		return inputs, rendering
 	}
 	wasInputs, wasRendering := name(nil, false)
@@ -395,8 +404,8 @@ func TestTemplatesAreDeterministic(t *testing.T) {
 	made := func() string {
 		in := inputs(everySetting)
 		run := upgrade.Release{Image: "dirsrv:3.1.0"}
-		run.Template = in.Templates.Name(run.Image)
-		a, err := in.Templates.annotations(run, &upgrade.Release{Image: "dirsrv:3.0.0", Template: in.Templates.Name("dirsrv:3.0.0")})
+		run.Template = in.Templates.Name(run)
+		a, err := in.Templates.annotations(run, &upgrade.Release{Image: "dirsrv:3.0.0", Template: in.Templates.Name(upgrade.Release{Image: "dirsrv:3.0.0"})})
 		if err != nil {
 			t.Fatal(err)
 		}

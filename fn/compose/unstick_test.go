@@ -365,6 +365,7 @@ func TestClusterRole(t *testing.T) {
 		in.Spec.Replicas = ptr.To[int32](2)
 		in.Spec.NetworkPolicy.Enabled = true
 		in.Spec.DeletionProtection = true
+		in.Grow = smallInputs(nil).Grow
 	}))
 	for key, composed := range d {
 		o, ok := composed.Object.(runtime.Object)

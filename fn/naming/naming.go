@@ -25,33 +25,50 @@ const (
 	KeyUsage               = "usage"
 	// KeyState is the ConfigMap that the agents report in.
 	KeyState = "state"
+	// KeyRole and KeyRoleBinding let the agents write to it.
+	KeyRole        = "role"
+	KeyRoleBinding = "rolebinding"
+	// KeyTLS is the servers' certificate, KeyTLSCA the CA that signed it, and
+	// KeyCertificate what asks cert-manager for one.
+	KeyTLS         = "tls"
+	KeyTLSCA       = "tls-ca"
+	KeyCertificate = "certificate"
 )
+
+// KeyResizePrefix begins the composition resource names of what grows volumes. It
+// comes and goes with a volume that is too small.
+const KeyResizePrefix = ValueComponentResize + "-"
+
+// IsResize says whether a composition resource is part of what grows volumes.
+func IsResize(key string) bool { return strings.HasPrefix(key, KeyResizePrefix) }
 
 // KeyUnstickPrefix begins the composition resource names of what deletes a stuck
 // pod. It comes and goes with the pod.
-const KeyUnstickPrefix = "unstick-"
+const KeyUnstickPrefix = ValueComponentUnstick + "-"
 
 // IsUnstick says whether a composition resource is part of what deletes a stuck pod.
 func IsUnstick(key string) bool { return strings.HasPrefix(key, KeyUnstickPrefix) }
 
-// KeyUnstick is the Job that deletes a stuck pod. The hash is of all that the Job
+// KeyJob is a Job of the function's own program. The hash is of all that the Job
 // runs: another Job is another object, for a Job's pod template cannot change.
-func KeyUnstick(hash string) string { return KeyUnstickPrefix + hash }
+func KeyJob(component, hash string) string { return component + "-" + hash }
 
-// KeyUnstickServiceAccount is what that Job runs as.
-func KeyUnstickServiceAccount(hash string) string { return KeyUnstick(hash) + "-serviceaccount" }
+// KeyJobServiceAccount is what the Job with that key runs as.
+func KeyJobServiceAccount(job string) string { return job + "-serviceaccount" }
 
-// KeyUnstickRole lets that Job delete its pod.
-func KeyUnstickRole(hash string) string { return KeyUnstick(hash) + "-role" }
+// KeyJobRole lets that Job do its work.
+func KeyJobRole(job string) string { return job + "-role" }
 
-// KeyUnstickRoleBinding gives that Role to that ServiceAccount.
-func KeyUnstickRoleBinding(hash string) string { return KeyUnstick(hash) + "-rolebinding" }
+// KeyJobRoleBinding gives that Role to that ServiceAccount.
+func KeyJobRoleBinding(job string) string { return job + "-rolebinding" }
 
 // Names of the required resources. The requirement of a Secret, and of a composed
 // object that the XR does not reference, has the name of the composition resource.
 const (
 	RequirePods   = "pods"
 	RequireClaims = "pvcs"
+	// RequireResizePods are those of a Job that grows volumes.
+	RequireResizePods = "resize-pods"
 )
 
 // Annotations, on the StatefulSet.
@@ -65,6 +82,10 @@ const (
 	AnnotationGoodTemplate = v1alpha1.Group + "/pod-template-good"
 	// AnnotationNotReadySince is on the pod of a Job that deletes a stuck one.
 	AnnotationNotReadySince = v1alpha1.Group + "/not-ready-since"
+	// AnnotationSize and AnnotationClaims, on the pod of a Job that grows volumes, are
+	// the size that it gives them, and their UIDs.
+	AnnotationSize   = v1alpha1.Group + "/size"
+	AnnotationClaims = v1alpha1.Group + "/claims"
 )
 
 // Labels of every composed object (R15). The selector uses the first three only
@@ -80,6 +101,7 @@ const (
 	ValueName             = "389-directory-server"
 	ValueComponent        = "server"
 	ValueComponentUnstick = "unstick"
+	ValueComponentResize  = "resize"
 	ValuePartOf           = "directoryservice"
 	ValueManagedBy        = "function-directoryservice"
 )
@@ -120,6 +142,34 @@ func (i Identity) ServiceInternal() string { return i.Name + "-internal" }
 // Config is the name of the ConfigMap that the servers read.
 func (i Identity) Config() string { return i.Name + "-config" }
 
+// State is the name of the ConfigMap that the agents report in.
+func (i Identity) State() string { return i.Name + "-state" }
+
+// TLSCA is the name of the Secret with the service's own CA.
+func (i Identity) TLSCA() string { return i.Name + "-tls-ca" }
+
+// OwnTLS is the name of the Secret with a certificate that the function makes.
+func (i Identity) OwnTLS() string { return i.Name + "-tls" }
+
+// IssuedTLS is the name of the Secret with a certificate that cert-manager makes. It has
+// a name of its own: two that write one Secret would fight.
+func (i Identity) IssuedTLS() string { return i.Name + "-tls-issued" }
+
+// Certificate is the name of what asks cert-manager for a certificate.
+func (i Identity) Certificate() string { return i.Name + "-tls" }
+
+// TLS is the Secret with the servers' certificate: the one the spec names, else the
+// one that is made.
+func (i Identity) TLS(spec *v1alpha1.DirectoryServiceSpec) string {
+	switch {
+	case spec.TLS.Mode == v1alpha1.TLSModeSecret && spec.TLS.SecretRef != nil:
+		return spec.TLS.SecretRef.Name
+	case spec.TLS.Mode == v1alpha1.TLSModeCertManager:
+		return i.IssuedTLS()
+	}
+	return i.OwnTLS()
+}
+
 // GeneratedDMPassword is the name of the Secret for a generated password of the
 // Directory Manager.
 func (i Identity) GeneratedDMPassword() string { return i.Name + "-dm-password" }
@@ -143,14 +193,14 @@ func (i Identity) Pod(ordinal int32) string {
 	return i.StatefulSet() + "-" + strconv.Itoa(int(ordinal))
 }
 
-// maxUnstickName is how much of the service's name is in Unstick: 63 characters, the
-// longest value of a label, hold it, "-unstick-" and a hash of up to 14.
-const maxUnstickName = 40
+// maxJobName is how much of the service's name is in Job: 63 characters, the longest
+// value of a label, hold it, "-unstick-" and a hash of up to 14.
+const maxJobName = 40
 
-// Unstick is the name of the Job with that hash that deletes a stuck pod, and of its
-// ServiceAccount, Role and RoleBinding.
-func (i Identity) Unstick(hash string) string {
-	return i.Name[:min(len(i.Name), maxUnstickName)] + "-unstick-" + hash
+// Job is the name of the Job with that key, and of its ServiceAccount, Role and
+// RoleBinding.
+func (i Identity) Job(key string) string {
+	return i.Name[:min(len(i.Name), maxJobName)] + "-" + key
 }
 
 // SelectorLabels select the servers.
@@ -168,11 +218,18 @@ func (i Identity) Owns(labels map[string]string) bool {
 	return labels[LabelManagedBy] == ValueManagedBy && labels[LabelInstance] == i.Name
 }
 
-// UnstickLabels are those of what deletes a stuck pod. The Job's pod is no server: it
+// JobLabels are those of a Job of the function's own program. Its pod is no server: it
 // must not be counted as one, nor have clients sent to it.
-func (i Identity) UnstickLabels() map[string]string {
+func (i Identity) JobLabels(component string) map[string]string {
 	l := i.Labels("")
-	l[LabelComponent] = ValueComponentUnstick
+	l[LabelComponent] = component
+	return l
+}
+
+// ResizeSelector selects the pods of the Job that grows volumes.
+func (i Identity) ResizeSelector() map[string]string {
+	l := i.SelectorLabels()
+	l[LabelComponent] = ValueComponentResize
 	return l
 }
 

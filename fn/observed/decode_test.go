@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/protobuf/types/known/structpb"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -31,6 +32,7 @@ func TestDecodeAsConverter(t *testing.T) {
 	fields := []string{"spec", "status", "data", "type", "immutable", "imageCatalog", "defaults"}
 	for _, object := range []func() any{
 		func() any { return &appsv1.StatefulSet{} },
+		func() any { return &batchv1.Job{} },
 		func() any { return &corev1.Service{} },
 		func() any { return &corev1.ConfigMap{} },
 		func() any { return &corev1.Secret{} },

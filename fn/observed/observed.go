@@ -10,6 +10,7 @@ import (
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
 	"google.golang.org/protobuf/types/known/structpb"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -60,6 +61,9 @@ type State struct {
 	// Reports of the agents; nil where there is no such ConfigMap.
 	Reports *corev1.ConfigMap
 
+	// ResizeJobs grow volumes, by their names in the composition.
+	ResizeJobs map[string]*batchv1.Job
+
 	// LookedUp is false until it is known whether a StatefulSet and a Config that
 	// the XR does not reference exist. Before, none may be created.
 	LookedUp bool
@@ -71,9 +75,20 @@ type State struct {
 	// generated.
 	DMPassword Answer[*corev1.Secret]
 
+	// GeneratedTLS and GeneratedTLSCA are the composed Secrets with the servers'
+	// certificate and its CA; nil where there are none.
+	GeneratedTLS, GeneratedTLSCA *corev1.Secret
+
+	// TLS is the answer for the Secret with the servers' certificate, TLSCA that for the
+	// one with our own CA, which is asked for only where the spec wants one.
+	TLS, TLSCA Answer[*corev1.Secret]
+
 	// Pods and Claims are the answers for the servers' pods and volume claims.
 	Pods   Answer[[]corev1.Pod]
 	Claims Answer[[]corev1.PersistentVolumeClaim]
+
+	// ResizePods are those of ResizeJobs; not asked for where there is none.
+	ResizePods Answer[[]corev1.Pod]
 }
 
 // An Answer is what Crossplane sent for a required resource.
@@ -162,7 +177,27 @@ func (s *State) readComposed(resources map[string]*fnv1.Resource) {
 	s.ClientService = composed[corev1.Service](s, resources, naming.KeyService, "v1", "Service", "spec", "status")
 	s.Config = composed[corev1.ConfigMap](s, resources, naming.KeyConfig, "v1", "ConfigMap", "data")
 	s.Reports = composed[corev1.ConfigMap](s, resources, naming.KeyState, "v1", "ConfigMap", "data")
+	s.readResizeJobs(resources)
 	s.GeneratedDMPassword = composed[corev1.Secret](s, resources, naming.KeyDMPassword, "v1", "Secret", "data", "type", "immutable")
+	s.GeneratedTLS = composed[corev1.Secret](s, resources, naming.KeyTLS, "v1", "Secret", "data", "type", "immutable")
+	s.GeneratedTLSCA = composed[corev1.Secret](s, resources, naming.KeyTLSCA, "v1", "Secret", "data", "type", "immutable")
+}
+
+// readResizeJobs leaves out what cannot be read: it is only told of.
+func (s *State) readResizeJobs(resources map[string]*fnv1.Resource) {
+	for key, r := range resources {
+		if !naming.IsResize(key) || stringField(r.GetResource(), "kind") != "Job" {
+			continue
+		}
+		job := &batchv1.Job{}
+		if decode(r.GetResource(), job, "metadata", "spec", "status") != nil {
+			continue
+		}
+		if s.ResizeJobs == nil {
+			s.ResizeJobs = map[string]*batchv1.Job{}
+		}
+		s.ResizeJobs[key] = job
+	}
 }
 
 // composed reads one composed object. One that exists and is not what it should
@@ -191,11 +226,14 @@ func (s *State) readRequired(required map[string]*fnv1.Resources) {
 	// The answer to an earlier call may still be for the Secret that the spec
 	// named then: only the name tells.
 	s.DMPassword = answerNamed[corev1.Secret](s, required, naming.KeyDMPassword, secret, "data", "type", "immutable")
+	s.TLS = answerNamed[corev1.Secret](s, required, naming.KeyTLS, s.Identity.TLS(&s.Service.Spec), "data", "type", "immutable")
+	s.TLSCA = answerNamed[corev1.Secret](s, required, naming.KeyTLSCA, s.Identity.TLSCA(), "data", "type", "immutable")
 	s.LookedUp = true
 	unreferenced(s, required, naming.KeyStatefulSet, s.Identity.StatefulSet(), &s.StatefulSet, "spec", "status")
 	unreferenced(s, required, naming.KeyConfig, s.Identity.Config(), &s.Config, "data")
 	s.Pods = answer[corev1.Pod](s, required, naming.RequirePods, "status")
 	s.Claims = answer[corev1.PersistentVolumeClaim](s, required, naming.RequireClaims, "spec", "status")
+	s.ResizePods = answer[corev1.Pod](s, required, naming.RequireResizePods, "status")
 }
 
 // object is a pointer to a typed Kubernetes object.

@@ -56,12 +56,12 @@ func Requirements(rsp *fnv1.RunFunctionResponse, id naming.Identity, spec *v1alp
 	if id.Namespace == "" {
 		return
 	}
-	byLabels := func(kind string) *fnv1.ResourceSelector {
+	byLabels := func(kind string, labels map[string]string) *fnv1.ResourceSelector {
 		return &fnv1.ResourceSelector{
 			ApiVersion: "v1",
 			Kind:       kind,
 			Namespace:  ptr.To(id.Namespace),
-			Match:      &fnv1.ResourceSelector_MatchLabels{MatchLabels: &fnv1.MatchLabels{Labels: id.SelectorLabels()}},
+			Match:      &fnv1.ResourceSelector_MatchLabels{MatchLabels: &fnv1.MatchLabels{Labels: labels}},
 		}
 	}
 	byName := func(apiVersion, kind, name string) *fnv1.ResourceSelector {
@@ -73,15 +73,25 @@ func Requirements(rsp *fnv1.RunFunctionResponse, id naming.Identity, spec *v1alp
 		}
 	}
 	required := map[string]*fnv1.ResourceSelector{
-		naming.RequirePods:   byLabels("Pod"),
-		naming.RequireClaims: byLabels("PersistentVolumeClaim"),
+		naming.RequirePods:   byLabels("Pod", id.SelectorLabels()),
+		naming.RequireClaims: byLabels("PersistentVolumeClaim", id.SelectorLabels()),
 		naming.KeyDMPassword: byName("v1", "Secret", id.DMPassword(spec).Name),
+		naming.KeyTLS:        byName("v1", "Secret", id.TLS(spec)),
+	}
+	if spec.TLS.Mode == v1alpha1.TLSModeSelfSigned {
+		required[naming.KeyTLSCA] = byName("v1", "Secret", id.TLSCA())
 	}
 	if _, ok := composed[naming.KeyStatefulSet]; !ok {
 		required[naming.KeyStatefulSet] = byName("apps/v1", "StatefulSet", id.StatefulSet())
 	}
 	if _, ok := composed[naming.KeyConfig]; !ok {
 		required[naming.KeyConfig] = byName("v1", "ConfigMap", id.Config())
+	}
+	for key := range composed {
+		if naming.IsResize(key) {
+			// Why it does not grow the volumes, its pod tells.
+			required[naming.RequireResizePods] = byLabels("Pod", id.ResizeSelector())
+		}
 	}
 	rsp.Requirements = &fnv1.Requirements{Resources: required}
 }

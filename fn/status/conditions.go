@@ -13,6 +13,7 @@ import (
 const (
 	TypeSpecValid          = "SpecValid"
 	TypeCredentialsReady   = "CredentialsReady"
+	TypeTLSReady           = "TLSReady"
 	TypeStorageReady       = "StorageReady"
 	TypeUpgradeBlocked     = "UpgradeBlocked"
 	TypeUpgradeInProgress  = "UpgradeInProgress"
@@ -42,6 +43,7 @@ func conditions(in Inputs, available bool) []Condition {
 	return []Condition{
 		specValid(in),
 		credentialsReady(in),
+		tlsReady(in),
 		storageReady(in),
 		upgradeBlocked(in),
 		upgradeInProgress(in),
@@ -61,10 +63,14 @@ func specValid(in Inputs) Condition {
 	if in.Decision.Ledger.Operation != nil {
 		until = "Nothing is changed but what the operation that runs needs,"
 	}
+	reason := "Invalid"
+	if in.NoAgentImage && len(in.Problems) == 1 {
+		reason = "AgentImageUnknown"
+	}
 	return Condition{
 		Type:    TypeSpecValid,
 		Status:  metav1.ConditionFalse,
-		Reason:  "Invalid",
+		Reason:  reason,
 		Message: until + " until this is mended: " + firstOf(in.Problems, "; "),
 		Bad:     true,
 		Blocks:  true,
@@ -74,9 +80,17 @@ func specValid(in Inputs) Condition {
 func credentialsReady(in Inputs) Condition {
 	c := in.Credential
 	cond := Condition{Type: TypeCredentialsReady, Status: metav1.ConditionFalse, Bad: true, Blocks: true}
+	failed := passwordFailed(in)
 	switch {
+	case c.Usable && failed != "":
+		cond.Reason, cond.Blocks = "NotApplied", false
+		cond.Message = fmt.Sprintf("spec.dmPasswordSecretRef: servers could not be given the password in the Secret %q, key %q. %s. %s", c.Ref.Name, c.Ref.Key, failed, in.logs())
 	case c.Usable:
 		return Condition{Type: TypeCredentialsReady, Status: metav1.ConditionTrue, Reason: "Ready", Message: fmt.Sprintf("The Directory Manager's password is in the Secret %q, key %q", c.Ref.Name, c.Ref.Key)}
+	case c.Lost && in.allAgents():
+		cond.Reason, cond.Blocks = "PasswordLost", false
+		cond.Message = fmt.Sprintf("The Secret %q with the generated password is gone; the servers get a new one by themselves, without a restart. Give it to whoever used the old one: kubectl -n %s get secret %s",
+			c.Ref.Name, in.Identity.Namespace, c.Ref.Name)
 	case c.Lost:
 		cond.Reason, cond.Blocks = "PasswordLost", false
 		cond.Message = fmt.Sprintf("The Secret %q with the generated password is gone, and a new password is generated. The servers have the old one until they restart: kubectl -n %s rollout restart statefulset %s",
@@ -101,30 +115,6 @@ func credentialsReady(in Inputs) Condition {
 			c.Ref.Name, in.Identity.Namespace, c.Ref.Key, in.Identity.Namespace, c.Ref.Name)
 	}
 	return cond
-}
-
-func suffixesReady(in Inputs) Condition {
-	var commands []string
-	for _, s := range in.Config.Suffixes {
-		if s.Orphaned {
-			continue
-		}
-		create := ""
-		if s.CreateEntry {
-			create = " --create-suffix"
-		}
-		commands = append(commands, fmt.Sprintf("kubectl -n %s exec %s -- dsconf localhost backend create --suffix %s --be-name %s%s",
-			in.Identity.Namespace, in.Identity.Pod(0), shellQuote(s.DN), s.Name, create))
-	}
-	if len(commands) == 0 {
-		return Condition{Type: TypeSuffixesReady, Status: metav1.ConditionTrue, Reason: "NoSuffixes", Message: "The spec lists no suffix"}
-	}
-	return Condition{
-		Type:    TypeSuffixesReady,
-		Status:  metav1.ConditionUnknown,
-		Reason:  "NotManaged",
-		Message: "This version of the function does not create suffixes in the servers. Create each that is missing: " + firstOf(commands, "; "),
-	}
 }
 
 // mostListed bounds a message: an event may have 1 kB, a condition 32 kB.
@@ -184,6 +174,8 @@ func availableCondition(in Inputs, available bool) Condition {
 		c.Message = "No server was started: see the condition SpecValid"
 	case !in.Rollout.Exists && !in.Credential.Usable && !in.Credential.Generated:
 		c.Message = "No server was started yet: see the condition CredentialsReady"
+	case !in.Rollout.Exists && tlsReady(in).Status == metav1.ConditionFalse:
+		c.Message = "No server was started yet: see the condition TLSReady"
 	case in.PodsArrived && in.Rollout.Exists && int(in.Rollout.Wanted) > len(in.Pods):
 		c.Message = strings.TrimPrefix(problems+". ", ". ") + fmt.Sprintf("Servers are missing. See why their pods are not created: kubectl -n %s describe statefulset %s", in.Identity.Namespace, in.Identity.StatefulSet())
 	case problems == "":
@@ -219,8 +211,10 @@ type Event struct {
 var eventReasons = map[string]struct{ bad, good string }{
 	TypeSpecValid:          {"SpecInvalid", "SpecValid"},
 	TypeCredentialsReady:   {"CredentialsMissing", "CredentialsReady"},
+	TypeTLSReady:           {"", "TLSReady"},
 	TypeStorageReady:       {"", "StorageReady"},
 	TypeUpgradeBlocked:     {"UpgradeBlocked", "UpgradeUnblocked"},
+	TypeSuffixesReady:      {"", "SuffixesReady"},
 	TypeSuffixOrphaned:     {"SuffixOrphaned", "SuffixReturned"},
 	TypeReplicationHealthy: {"NotReplicated", "SingleServer"},
 	// What goes well is told by the ledger's transitions.
@@ -245,7 +239,7 @@ func events(previous []metav1.Condition, now []Condition) []Event {
 		switch {
 		case c.Bad && (!seen || old.Status != c.Status || old.Reason != c.Reason || old.Message != c.Message):
 			out = append(out, Event{Warning: true, Reason: cmp.Or(c.event, reasons.bad, c.Reason), Message: c.Message})
-		case c.Type == TypeStorageReady && c.Status == metav1.ConditionFalse:
+		case (c.Type == TypeStorageReady || c.Type == TypeTLSReady || c.Type == TypeSuffixesReady) && c.Status == metav1.ConditionFalse:
 			// Not bad yet, but not mended either.
 		case !c.Bad && reasons.good != "" && seen && c.Status != metav1.ConditionUnknown && wasBad(c, old):
 			message := c.Message
@@ -261,5 +255,9 @@ func events(previous []metav1.Condition, now []Condition) []Event {
 // wasBad compares with a condition that is good now. Unknown is what Crossplane
 // writes after an error; it says nothing.
 func wasBad(now Condition, old metav1.Condition) bool {
-	return old.Status != now.Status && old.Status != metav1.ConditionUnknown
+	return old.Status != now.Status && old.Status != metav1.ConditionUnknown && !onTheWay[old.Reason]
 }
+
+// onTheWay are reasons of conditions that are False without being bad: at a first start,
+// and whenever a pod is replaced. Nobody was told of them.
+var onTheWay = map[string]bool{"NoVolumes": true, "VolumePending": true, "Creating": true, "Issuing": true}

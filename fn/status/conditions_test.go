@@ -120,19 +120,6 @@ func TestConditions(t *testing.T) {
 			kind:    TypeSuffixesReady,
 			want:    want{status: yes, reason: "NoSuffixes"},
 		},
-		"SuffixesNotManaged": {
-			reason: "R6: the command for what this version does not do.",
-			kind:   TypeSuffixesReady,
-			want: want{status: unknown, reason: "NotManaged", words: []string{
-				"kubectl -n team exec ds-0 -- dsconf localhost backend create --suffix 'dc=example,dc=com' --be-name userroot --create-suffix",
-			}},
-		},
-		"SuffixToQuote": {
-			reason:  "R6: a DN cannot break out of the command.",
-			changes: []func(in *Inputs){func(in *Inputs) { in.Config.Suffixes[0].DN = "o=x'; reboot '" }},
-			kind:    TypeSuffixesReady,
-			want:    want{status: unknown, reason: "NotManaged", words: []string{`--suffix 'o=x'\''; reboot '\'''`}},
-		},
 		"NoOrphans": {
 			reason: "R6: every suffix is listed.",
 			kind:   TypeSuffixOrphaned,
@@ -246,7 +233,8 @@ func TestBadConditionsAreActionable(t *testing.T) {
 		"Unapproved":          {reason: "An upgrade.", changes: []func(in *Inputs){unapproved}, kind: TypeUpgradeBlocked},
 		"ShrinkRefused":       {reason: "A smaller volume.", changes: []func(in *Inputs){shrunk}, kind: TypeStorageReady},
 		"OtherClass":          {reason: "Another storage class.", changes: []func(in *Inputs){otherClass}, kind: TypeStorageReady},
-		"GrowByHand":          {reason: "A larger volume.", changes: []func(in *Inputs){grown}, kind: TypeStorageReady},
+		"GrowByHand":          {reason: "A larger volume.", changes: []func(in *Inputs){grown, noAgentImage}, kind: TypeStorageReady},
+		"GrowFailed":          {reason: "A larger volume that is refused.", changes: []func(in *Inputs){grown, growthRefused}, kind: TypeStorageReady},
 		"Orphaned":            {reason: "A suffix taken off.", changes: []func(in *Inputs){orphaned}, kind: TypeSuffixOrphaned},
 		"NotReplicated":       {reason: "Several servers.", changes: []func(in *Inputs){severalServers}, kind: TypeReplicationHealthy},
 	}

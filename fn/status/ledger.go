@@ -1,6 +1,7 @@
 package status
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,6 +57,12 @@ func LedgerOf(st *v1alpha1.DirectoryServiceStatus) upgrade.Ledger {
 		}
 		l.Operation = o
 	}
+	for _, s := range st.Suffixes {
+		if s.Founded {
+			l.Founded = append(l.Founded, s.Name)
+		}
+	}
+	slices.Sort(l.Founded)
 	l.Rejected, l.RejectedPods = rejectedOf(st.Rejected), rejectedOf(st.RejectedPods)
 	for _, e := range st.History {
 		l.History = append(l.History, upgrade.HistoryEntry{

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -116,9 +115,7 @@ func TestProjection(t *testing.T) {
 			} {
 				st := Of(inputs(func(in *Inputs) { in.Decision.Ledger = tc.ledger }, change)).Status
 				back := stored(t, st)
-				// Nobody records what was founded yet.
-				founded := cmpopts.IgnoreFields(upgrade.Ledger{}, "Founded")
-				if diff := cmp.Diff(tc.ledger, LedgerOf(&back), founded); diff != "" {
+				if diff := cmp.Diff(tc.ledger, LedgerOf(&back)); diff != "" {
 					t.Errorf("\n%s\n%s: LedgerOf(status): -want, +got:\n%s", tc.reason, what, diff)
 				}
 			}
@@ -158,9 +155,7 @@ func TestProjectedTimes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := wholeLedger()
-	l.Founded = nil
-	want, err := l.String()
+	want, err := wholeLedger().String()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/389ds/function-directoryservice/apis/v1alpha1"
 	"github.com/389ds/function-directoryservice/fn/config"
 	"github.com/389ds/function-directoryservice/fn/naming"
+	"github.com/389ds/function-directoryservice/fn/report"
 	"github.com/389ds/function-directoryservice/fn/upgrade"
 )
 
@@ -33,12 +34,16 @@ type Inputs struct {
 	Rollout  upgrade.Rollout
 	// PodUpdateSummary says in which fields the pod template that waits differs.
 	PodUpdateSummary string
-	// NoAgentImage says that the function cannot delete a stuck pod: it knows no image
-	// for the Job that would.
+	// NoAgentImage says that the function can neither delete a stuck pod nor grow a
+	// volume: it knows no image for the Jobs that would.
 	NoAgentImage bool
 	Config       config.Config
 	// Credential is the state of the Directory Manager's password.
 	Credential Credential
+	// TLS is the state of the servers' certificate.
+	TLS TLSMaterial
+	// Servers are the pods, by ordinal.
+	Servers []Server
 	// FirstServerOnly says that clients reach the first server alone.
 	FirstServerOnly bool
 
@@ -50,6 +55,10 @@ type Inputs struct {
 	// Pods of the servers, and whether Crossplane has looked them up.
 	Pods        []corev1.Pod
 	PodsArrived bool
+	// ResizePods are those of the Job that grows volumes. ResizeFailed says that it gave
+	// up.
+	ResizePods   []corev1.Pod
+	ResizeFailed bool
 	// ObservedPorts are those of the client Service that exists; 0 where there is none.
 	ObservedPorts v1alpha1.Ports
 	// LoadBalancer is the status of the client Service's load balancer.
@@ -85,6 +94,9 @@ type Report struct {
 	Operating bool
 	// StorageRefused says that the spec asks for volumes that cannot be had.
 	StorageRefused bool
+	// Grow are the claims, sorted, that a Job grows; empty where none is too small. A
+	// claim among them may be large enough already.
+	Grow []*corev1.PersistentVolumeClaim
 	// Steady says that nothing will change by itself: every server is Ready, or
 	// there is none until a person acts.
 	Steady bool
@@ -96,6 +108,9 @@ func Of(in Inputs) Report {
 	r.Conditions = conditions(in, r.Available)
 	for _, c := range r.Conditions {
 		r.StorageRefused = r.StorageRefused || c.Type == TypeStorageReady && c.Blocks
+	}
+	if !r.StorageRefused && len(in.Problems) == 0 && len(tooSmall(in)) > 0 {
+		r.Grow = in.volumes()
 	}
 	r.Events = append(transitions(in), events(in.Previous.Conditions, r.Conditions)...)
 
@@ -115,13 +130,9 @@ func Of(in Inputs) Report {
 	st.Selector = metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: in.Identity.SelectorLabels()})
 	st.Endpoints = endpoints(in)
 	st.DMPasswordSecret = &v1alpha1.SecretKeyRef{Name: in.Credential.InUse.Name, Key: in.Credential.InUse.Key}
-	for _, s := range in.Config.Suffixes {
-		state := v1alpha1.SuffixDeclared
-		if s.Orphaned {
-			state = v1alpha1.SuffixOrphaned
-		}
-		st.Suffixes = append(st.Suffixes, v1alpha1.SuffixStatus{Name: s.Name, DN: s.DN, State: state})
-	}
+	st.TLS = tlsStatus(in.TLS)
+	st.Servers = servers(in)
+	st.Suffixes = suffixes(in)
 	return r
 }
 
@@ -215,7 +226,7 @@ func podProblems(in Inputs) string {
 		if podReady(pod) {
 			continue
 		}
-		out = append(out, fmt.Sprintf("pod %s: %s", pod.GetName(), podReason(pod)))
+		out = append(out, fmt.Sprintf("pod %s: %s", pod.GetName(), in.whyNotReady(pod)))
 	}
 	if len(out) == 0 {
 		return ""
@@ -261,6 +272,65 @@ func WaitingReason(c *corev1.ContainerStatus) string {
 		return "ImagePullBackOff"
 	}
 	return w.Reason
+}
+
+// whyNotReady says what is wrong with a pod: what its agent says where Kubernetes knows
+// no more than that it is not Ready.
+func (in Inputs) whyNotReady(pod *corev1.Pod) string {
+	if r, ok := refusal(pod); ok {
+		return r.Reason + ": " + r.Message
+	}
+	reason := podReason(pod)
+	if reason != reasonNotReady {
+		return reason
+	}
+	for _, s := range in.Servers {
+		if s.Pod == pod.GetName() && s.Report != nil && s.Report.Message != "" {
+			return reason + ": " + s.Report.Message
+		}
+	}
+	return reason
+}
+
+// servers as their agents report them.
+func servers(in Inputs) []v1alpha1.ServerStatus {
+	refused := map[string]report.Refusal{}
+	for i := range in.Pods {
+		if r, ok := refusal(&in.Pods[i]); ok && !podReady(&in.Pods[i]) {
+			refused[in.Pods[i].GetName()] = r
+		}
+	}
+	var out []v1alpha1.ServerStatus
+	for _, s := range in.Servers {
+		st := v1alpha1.ServerStatus{Pod: s.Pod, Ready: s.Ready}
+		if s.Report != nil {
+			st.Version = s.Report.Version
+			if !s.Ready {
+				st.Message = s.Report.Message
+			}
+		}
+		if r, ok := refused[s.Pod]; ok {
+			st.Message = r.Reason + ": " + r.Message
+		}
+		out = append(out, st)
+	}
+	return out
+}
+
+// refusal of the agent in a pod to start the server, in its own words (R42).
+func refusal(pod *corev1.Pod) (report.Refusal, bool) {
+	for i := range pod.Status.ContainerStatuses {
+		c := &pod.Status.ContainerStatuses[i]
+		for _, t := range []*corev1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {
+			if t == nil {
+				continue
+			}
+			if r, ok := report.ParseRefusal(t.Message); ok {
+				return r, true
+			}
+		}
+	}
+	return report.Refusal{}, false
 }
 
 func podReason(pod *corev1.Pod) string {

@@ -2,6 +2,7 @@ package status
 
 import (
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,6 +33,11 @@ func inputs(changes ...func(in *Inputs)) Inputs {
 			InUse:     v1alpha1.SecretKeyRef{Name: "ds-dm-password", Key: "dm-password"},
 			Generated: true, Arrived: true, Exists: true, Usable: true,
 		},
+		TLS: TLSMaterial{
+			Secret: "ds-tls", InUse: "ds-tls", Generated: true, Arrived: true, Exists: true,
+			CASecret: "ds-tls-ca", CAArrived: true, Hash: "h1",
+		},
+		Servers:       []Server{server(0, "h1")},
 		Template:      claim("ds-data", "1Gi"),
 		Claims:        []corev1.PersistentVolumeClaim{*claim("ds-data-ds-0", "1Gi")},
 		ClaimsArrived: true,
@@ -160,6 +166,8 @@ func TestOf(t *testing.T) {
 				Selector:         "app.kubernetes.io/component=server,app.kubernetes.io/instance=ds,app.kubernetes.io/name=389-directory-server",
 				Endpoints:        &v1alpha1.Endpoints{LDAP: "ldap://ds.team.svc:3389", LDAPS: "ldaps://ds.team.svc:3636"},
 				DMPasswordSecret: &v1alpha1.SecretKeyRef{Name: "ds-dm-password", Key: "dm-password"},
+				TLS:              &v1alpha1.TLSStatus{Secret: "ds-tls"},
+				Servers:          []v1alpha1.ServerStatus{{Pod: "ds-0", Ready: true}},
 				Suffixes:         []v1alpha1.SuffixStatus{{Name: "userroot", DN: "dc=example,dc=com", State: v1alpha1.SuffixDeclared}},
 			},
 		},
@@ -173,6 +181,8 @@ func TestOf(t *testing.T) {
 				Selector:         "app.kubernetes.io/component=server,app.kubernetes.io/instance=ds,app.kubernetes.io/name=389-directory-server",
 				Endpoints:        &v1alpha1.Endpoints{LDAP: "ldap://ds.team.svc:3389", LDAPS: "ldaps://ds.team.svc:3636"},
 				DMPasswordSecret: &v1alpha1.SecretKeyRef{Name: "ds-dm-password", Key: "dm-password"},
+				TLS:              &v1alpha1.TLSStatus{Secret: "ds-tls"},
+				Servers:          []v1alpha1.ServerStatus{{Pod: "ds-0", Ready: true}},
 				Suffixes:         []v1alpha1.SuffixStatus{{Name: "userroot", DN: "dc=example,dc=com", State: v1alpha1.SuffixDeclared}},
 			},
 		},
@@ -195,6 +205,8 @@ func TestOf(t *testing.T) {
 					External: []string{"192.0.2.1", "lb.example.org"},
 				},
 				DMPasswordSecret: &v1alpha1.SecretKeyRef{Name: "mine", Key: "pw"},
+				TLS:              &v1alpha1.TLSStatus{Secret: "ds-tls"},
+				Servers:          []v1alpha1.ServerStatus{{Pod: "ds-0", Ready: true}},
 				Suffixes: []v1alpha1.SuffixStatus{
 					{Name: "userroot", DN: "dc=example,dc=com", State: v1alpha1.SuffixDeclared},
 					{Name: "old", DN: "dc=old", State: v1alpha1.SuffixOrphaned},
@@ -229,7 +241,9 @@ func TestPhase(t *testing.T) {
 		"Invalid":                {reason: "An invalid spec holds everything back.", changes: []func(in *Inputs){invalid}, want: v1alpha1.PhaseBlocked},
 		"SecretGone":             {reason: "R10: the named Secret is gone.", changes: []func(in *Inputs){secretMissing}, want: v1alpha1.PhaseBlocked},
 		"ShrinkRefused":          {reason: "R7: a refused shrink waits for a person.", changes: []func(in *Inputs){shrunk}, want: v1alpha1.PhaseBlocked},
-		"GrowByHand":             {reason: "R7: a volume to grow holds nothing back.", changes: []func(in *Inputs){grown}, want: v1alpha1.PhaseRunning},
+		"GrowByHand":             {reason: "R7: a volume to grow holds nothing back.", changes: []func(in *Inputs){grown, noAgentImage}, want: v1alpha1.PhaseRunning},
+		"Growing":                {reason: "R7: nor does one that grows.", changes: []func(in *Inputs){grown}, want: v1alpha1.PhaseRunning},
+		"GrowFailed":             {reason: "R7: nor one that cannot.", changes: []func(in *Inputs){grown, growthRefused}, want: v1alpha1.PhaseRunning},
 		"Orphaned":               {reason: "R6: an orphan holds nothing back.", changes: []func(in *Inputs){orphaned}, want: v1alpha1.PhaseRunning},
 		"SeveralServers":         {reason: "R5: all servers are Ready.", changes: []func(in *Inputs){severalServers}, want: v1alpha1.PhaseRunning},
 		"OneOfTwoDown":           {reason: "A server is missing.", changes: []func(in *Inputs){severalServers, func(in *Inputs) { in.Rollout.Ready = 1; in.Pods[1] = waiting("ds-1", "CrashLoopBackOff") }}, want: v1alpha1.PhaseDegraded},
@@ -329,7 +343,7 @@ func TestMessagesStandStill(t *testing.T) {
 	count := regexp.MustCompile(`\b[0-9]+ (of|out of|replicas?|pods?|servers?|times?|seconds?|minutes?)\b`)
 	all := map[string]func(in *Inputs){
 		"FirstInstall": firstInstall, "Invalid": invalid, "SecretMissing": secretMissing, "KeyMissing": keyMissing,
-		"Blocked": blocked, "Shrunk": shrunk, "OtherClass": otherClass, "Grown": grown, "Orphaned": orphaned,
+		"Blocked": blocked, "Shrunk": shrunk, "OtherClass": otherClass, "Grown": grown, "GrowFailed": func(in *Inputs) { grown(in); growthRefused(in) }, "Orphaned": orphaned,
 		"SeveralServers": severalServers, "Down": down,
 	}
 	for name, change := range all {
@@ -354,6 +368,48 @@ func TestMessagesStandStill(t *testing.T) {
 			for _, c := range now {
 				if s := count.FindString(c.Message); s != "" {
 					t.Errorf("the message of %s counts (%q): %s", c.Type, s, c.Message)
+				}
+			}
+		})
+	}
+}
+
+// R16, R42: why a server is not Ready, in the words of the agent, which knows more than
+// Kubernetes does.
+func TestServers(t *testing.T) {
+	refused := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: `{"reason":"VersionMismatch","message":"the image has 3.1.2"}`}}
+	cases := map[string]struct {
+		reason string
+		change func(in *Inputs)
+		want   v1alpha1.ServerStatus
+		words  string
+	}{
+		"Ready":    {reason: "What runs.", change: func(in *Inputs) { in.Servers[0].Report.Version = "3.1.0" }, want: v1alpha1.ServerStatus{Pod: "ds-0", Version: "3.1.0", Ready: true}},
+		"NoReport": {reason: "Nobody knows.", change: func(in *Inputs) { in.Servers[0].Report = nil }, want: v1alpha1.ServerStatus{Pod: "ds-0", Ready: true}},
+		"NotReady": {reason: "The agent's reason.", change: func(in *Inputs) { in.Servers[0].Report.Message = "the server is starting" }, want: v1alpha1.ServerStatus{Pod: "ds-0", Message: "the server is starting"}, words: "pod ds-0: NotReady: the server is starting"},
+		"Refused": {reason: "Its refusal.", change: func(in *Inputs) {
+			in.Pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{LastTerminationState: refused}}
+		}, want: v1alpha1.ServerStatus{Pod: "ds-0", Message: "VersionMismatch: the image has 3.1.2"}, words: "pod ds-0: VersionMismatch: the image has 3.1.2"},
+		"Terminating": {reason: "What Kubernetes knows better.", change: func(in *Inputs) {
+			in.Pods[0].DeletionTimestamp = &metav1.Time{}
+			in.Servers[0].Report.Message = "the server is stopping"
+		}, want: v1alpha1.ServerStatus{Pod: "ds-0", Message: "the server is stopping"}, words: "pod ds-0: Terminating"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			in := inputs(func(in *Inputs) {
+				if name != "Ready" && name != "NoReport" {
+					in.Pods[0], in.Servers[0].Ready, in.Rollout.Ready = pod("ds-0", false), false, 0
+				}
+				tc.change(in)
+			})
+			r := Of(in)
+			if diff := cmp.Diff([]v1alpha1.ServerStatus{tc.want}, r.Status.Servers); diff != "" {
+				t.Errorf("\n%s\nservers: -want, +got:\n%s", tc.reason, diff)
+			}
+			for _, c := range r.Conditions {
+				if c.Type == TypeAvailable && !strings.Contains(c.Message, tc.words) {
+					t.Errorf("\n%s\nAvailable lacks %q: %s", tc.reason, tc.words, c.Message)
 				}
 			}
 		})

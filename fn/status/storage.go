@@ -40,27 +40,23 @@ func storageReady(in Inputs) Condition {
 		return refused
 	}
 
-	var small, pending []string
+	if small := tooSmall(in); len(small) > 0 {
+		return growing(in, small)
+	}
+	var pending []string
 	for i := range in.Claims {
-		c := &in.Claims[i]
-		if r := request(c); r.Cmp(want) < 0 {
-			small = append(small, c.GetName())
-		}
-		if c.Status.Phase != corev1.ClaimBound && wantedClaim(in, c.GetName()) {
+		if c := &in.Claims[i]; c.Status.Phase != corev1.ClaimBound && wantedClaim(in, c.GetName()) {
 			pending = append(pending, c.GetName())
 		}
 	}
 	switch {
-	case len(small) > 0:
-		refused.Reason = "GrowByHand"
-		refused.Blocks = false
-		refused.Message = fmt.Sprintf("spec.storage.size: this version of the function does not grow volumes that exist. Grow them: kubectl -n %s patch pvc %s -p '{\"spec\":{\"resources\":{\"requests\":{\"storage\":%q}}}}'",
-			in.Identity.Namespace, strings.Join(small, " "), want.String())
-		return refused
 	case !in.ClaimsArrived || len(in.Claims) == 0:
 		return Condition{Type: TypeStorageReady, Status: metav1.ConditionFalse, Reason: "NoVolumes", Message: "No volume claim exists yet"}
 	case len(pending) > 0:
 		return Condition{Type: TypeStorageReady, Status: metav1.ConditionFalse, Reason: "VolumePending", Message: fmt.Sprintf("Volume claims that have no volume yet: %s. See: kubectl -n %s describe pvc %s", strings.Join(pending, ", "), in.Identity.Namespace, strings.Join(pending, " "))}
+	}
+	if c := beingGrown(in); c != nil {
+		return *c
 	}
 	return Condition{Type: TypeStorageReady, Status: metav1.ConditionTrue, Reason: "Ready"}
 }

@@ -51,9 +51,9 @@ func TestStorageReady(t *testing.T) {
 			changes: []func(in *Inputs){size("5Gi"), claims("5Gi")},
 			status:  metav1.ConditionTrue, want: "Ready",
 		},
-		"Grown": {
+		"GrowByHand": {
 			reason:  "The claims that are too small, and the command that grows them.",
-			changes: []func(in *Inputs){size("5Gi"), claims("5Gi", "1Gi", "2Gi")},
+			changes: []func(in *Inputs){size("5Gi"), claims("5Gi", "1Gi", "2Gi"), noAgentImage},
 			status:  metav1.ConditionFalse, want: "GrowByHand",
 			words: []string{"spec.storage.size", `kubectl -n team patch pvc ds-data-ds-1 ds-data-ds-2 -p '{"spec":{"resources":{"requests":{"storage":"5Gi"}}}}'`},
 		},

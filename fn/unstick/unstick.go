@@ -5,9 +5,7 @@ package unstick
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/crossplane/function-sdk-go/logging"
@@ -15,23 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/389ds/function-directoryservice/fn/retry"
 	"github.com/389ds/function-directoryservice/fn/upgrade"
 )
-
-// patience with an API server that does not answer, or not sensibly. It ends, so
-// that the Job shows that it cannot do its work.
-const patience = 5 * time.Minute
-
-// backoff between two requests. It grows to its cap and stays there.
-var backoff = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 10, Cap: 15 * time.Second}
-
-// grantWithin is how long the RoleBinding, which is applied along with the Job, may
-// take to be there and to be known to the API server.
-var grantWithin = 30 * time.Second
 
 // Delete deletes the condemned pod, and no other: one that was replaced, became Ready
 // or is of another revision stays, and that is a success. The pod has its own grace
@@ -39,29 +26,17 @@ var grantWithin = 30 * time.Second
 //
 // It goes on where waiting may help, and returns every other error.
 func Delete(ctx context.Context, pods typedcorev1.PodInterface, c upgrade.Condemned, log logging.Logger) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, retry.Patience)
 	defer cancel()
 
-	granted := time.Now().Add(grantWithin)
-	var last error
-	err := backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+	err := retry.Until(ctx, time.Now().Add(retry.GrantWithin), log, func(ctx context.Context) error {
 		outcome, err := deleteOnce(ctx, pods, c)
-		switch {
-		case err == nil:
+		if err == nil {
 			log.Info(outcome, "pod", c.Pod, "uid", c.UID, "revision", c.Revision)
-			return true, nil
-		case mayPass(err), apierrors.IsForbidden(err) && time.Now().Before(granted):
-			log.Info("Trying again", "pod", c.Pod, "error", err)
-			last = err
-			return false, nil
-		default:
-			return false, err
 		}
-	})
-	switch {
-	case err != nil && last != nil && ctx.Err() != nil:
-		return fmt.Errorf("cannot delete the pod %s: %w: %w", c.Pod, err, last)
-	case err != nil:
+		return err
+	}, "pod", c.Pod)
+	if err != nil {
 		return fmt.Errorf("cannot delete the pod %s: %w", c.Pod, err)
 	}
 	return nil
@@ -103,16 +78,4 @@ func ready(pod *corev1.Pod) bool {
 		}
 	}
 	return false
-}
-
-// mayPass says whether the same request may succeed later: the pod changed between
-// look and deletion, the API server is overloaded or in trouble, or does not answer.
-// What it otherwise answers stands.
-func mayPass(err error) bool {
-	var answer apierrors.APIStatus
-	if !errors.As(err, &answer) {
-		return true
-	}
-	code := answer.Status().Code
-	return code == http.StatusConflict || code == http.StatusTooManyRequests || code >= http.StatusInternalServerError
 }

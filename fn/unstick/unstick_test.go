@@ -21,6 +21,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
+	"github.com/389ds/function-directoryservice/fn/retry"
 	"github.com/389ds/function-directoryservice/fn/upgrade"
 )
 
@@ -235,7 +236,7 @@ func TestDelete(t *testing.T) {
 				if !errors.Is(err, tc.want.err) || (err == nil) != (tc.want.err == nil) {
 					t.Errorf("\n%s\nDelete(): want the error %v, got %v", tc.reason, tc.want.err, err)
 				}
-				if d := time.Since(start); d > patience {
+				if d := time.Since(start); d > retry.Patience {
 					t.Errorf("\n%s\nit took %s", tc.reason, d)
 				}
 				if diff := cmp.Diff(tc.want.log, log.last); diff != "" {
@@ -268,7 +269,7 @@ func TestDeletePatience(t *testing.T) {
 		want   time.Duration
 	}{
 		"Definite": {reason: "A bad request stays one.", err: apierrors.NewBadRequest("no")},
-		"NoAnswer": {reason: "It is tried for as long as patience lasts.", err: &url.Error{Op: "Get", URL: "https://10.96.0.1:443", Err: syscall.ECONNREFUSED}, want: patience},
+		"NoAnswer": {reason: "It is tried for as long as patience lasts.", err: &url.Error{Op: "Get", URL: "https://10.96.0.1:443", Err: syscall.ECONNREFUSED}, want: retry.Patience},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -49,7 +49,7 @@ func (d *decider) advance() {
 // describe a failure for the record.
 func (f *Failure) describe() string {
 	s := f.String()
-	if f.Message != "" {
+	if f.Message != "" && !f.Refused {
 		s += ": " + shorten(f.Message)
 	}
 	return s
@@ -57,7 +57,7 @@ func (f *Failure) describe() string {
 
 // shorten a message of others: an annotation and a status hold it for long.
 func shorten(s string) string {
-	const most = 256
+	const most = 600
 	if r := []rune(s); len(r) > most {
 		return string(r[:most]) + "..."
 	}
@@ -100,7 +100,7 @@ func (d *decider) turned() bool {
 		return false
 	}
 	if o.From.samePair(o.To) {
-		made := in.Template(target.Image)
+		made := in.Template(target)
 		if sameInputs(made, o.To.Template) || !sameInputs(made, o.From.Template) {
 			return false
 		}
@@ -134,7 +134,7 @@ func (d *decider) meanwhile() {
 		}
 	}
 	target := in.Target
-	made := in.Template(target.Image)
+	made := in.Template(target)
 	there := target.samePair(o.To) && (made == "" || sameInputs(made, o.To.Template))
 	switch {
 	case in.Refusal != nil:
@@ -198,7 +198,7 @@ func (d *decider) leave() bool {
 	} else if in.Refusal != nil || d.rejects(target) {
 		return false
 	}
-	target.Template = in.Template(target.Image)
+	target.Template = in.Template(target)
 	refusal := gate(*l.Good, target, in.Requests)
 	t := transition(*l.Good, target)
 	if target.samePair(*l.Good) {

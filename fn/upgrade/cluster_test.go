@@ -55,7 +55,7 @@ func installing(replicas int32) *cluster {
 	c := &cluster{settings: "settings", function: "function", stored: map[string]bool{}}
 	c.in = Inputs{
 		Now: t0, Replicas: replicas, Arrived: true, Target: release("3.1.0"),
-		Template: c.template,
+		Template: func(r Release) string { return c.template(r.Image) },
 		Stored:   func(template string) bool { return c.stored[template] },
 	}
 	return c

@@ -108,7 +108,7 @@ func (w *world) inputs(v *view) upgrade.Inputs {
 		Policy:   v.xr.policy,
 		Requests: v.xr.requests,
 		Arrived:  v.arrived,
-		Template: func(image string) string { return templateOf(v.makes(image)) },
+		Template: func(r upgrade.Release) string { return templateOf(v.makes(r.Image)) },
 		Stored:   v.stored,
 	}
 	if v.xr.held {

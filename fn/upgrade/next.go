@@ -66,9 +66,9 @@ type Inputs struct {
 	Pods    []Pod
 	Arrived bool
 
-	// Template names the pod template that this function makes of the spec and an
-	// image; "" where it can make none.
-	Template func(image string) string
+	// Template names the pod template that this function makes of the spec and a
+	// release; "" where it can make none.
+	Template func(Release) string
 	// Stored says whether a template of that name can be had as it was.
 	Stored func(template string) bool
 }
@@ -164,7 +164,7 @@ func (d *decider) forget() {
 	if r := l.Rejected; r != nil && in.Refusal == nil && !r.samePair(in.Target) {
 		l.Rejected = nil
 	}
-	if r := l.RejectedPods; r != nil && (l.Good == nil || !r.samePair(*l.Good) || !sameInputs(in.Template(l.Good.Image), r.Template)) {
+	if r := l.RejectedPods; r != nil && (l.Good == nil || !r.samePair(*l.Good) || !sameInputs(in.Template(*l.Good), r.Template)) {
 		l.RejectedPods = nil
 	}
 	if r := l.RejectedPods; r != nil && sameInputs(r.Template, l.Good.Template) && !in.Policy.AutomaticPodUpdates && in.Requests.ApplyPodUpdate != r.Template {
@@ -180,7 +180,7 @@ func (d *decider) rejected(target Release) *Rejected {
 		return r
 	}
 	if good := d.Ledger.Good; good != nil && good.samePair(target) {
-		return d.rejectedPods(d.in.Template(target.Image))
+		return d.rejectedPods(d.in.Template(target))
 	}
 	return nil
 }
@@ -260,7 +260,7 @@ func (d *decider) keep() {
 // where that is lost the one that this function makes.
 func (d *decider) available(r Release) *Release {
 	if r.Template == "" || !d.in.Stored(r.Template) {
-		if made := d.in.Template(r.Image); made != "" {
+		if made := d.in.Template(r); made != "" {
 			r.Template = made
 		}
 	}
@@ -283,7 +283,7 @@ func (d *decider) first() {
 		return
 	}
 	run := in.Target
-	run.Template = in.Template(run.Image)
+	run.Template = in.Template(run)
 	if present := in.Rollout.Running; present.samePair(run) && sameInputs(present.Template, run.Template) && in.Stored(present.Template) {
 		run.Template = present.Template
 	}
@@ -317,7 +317,8 @@ func (d *decider) wanted() (*Release, OperationKind) {
 			// There already: from now on the request is a pin.
 			d.consume(rb, *good)
 		default:
-			r := Release{Version: to.Version, Image: to.Image, Template: in.Template(to.Image)}
+			r := Release{Version: to.Version, Image: to.Image}
+			r.Template = in.Template(r)
 			return &r, OperationManualRollback
 		}
 	}
@@ -336,7 +337,7 @@ func (d *decider) wanted() (*Release, OperationKind) {
 		target = *good
 	}
 	if !target.samePair(*good) {
-		target.Template = in.Template(target.Image)
+		target.Template = in.Template(target)
 		if r := gate(*good, target, in.Requests); r != nil {
 			d.Blocked = r
 			d.Plan = d.plan(*good, target)
@@ -352,7 +353,7 @@ func (d *decider) wanted() (*Release, OperationKind) {
 // or because this function makes other pods of the same spec (R44).
 func (d *decider) podUpdate() (*Release, OperationKind) {
 	in, good := d.in, d.Ledger.Good
-	made := in.Template(good.Image)
+	made := in.Template(*good)
 	if good.Template == "" || !in.Stored(good.Template) || made == good.Template || made == "" {
 		return nil, ""
 	}

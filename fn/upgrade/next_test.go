@@ -651,7 +651,7 @@ func TestFailure(t *testing.T) {
 				{want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, deletes ds-0, blocked TargetRejected, "waits for ds-0 to be Ready"`},
 				{do: observed(func(in *Inputs) {
 					in.Pods[0].Refusal = &Refusal{Reason: "RollbackLosesWrites", Message: "writes"}
-				}), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected, fails: pod ds-0: RollbackLosesWrites, "waits for ds-0 to be Ready"`},
+				}), want: `Rollback 3.1.1->3.1.0, pod ds-0, OnDelete, blocked TargetRejected, fails: pod ds-0: RollbackLosesWrites: writes, "waits for ds-0 to be Ready"`},
 			},
 		},
 		"LeftForAnother": {
@@ -1406,8 +1406,8 @@ func TestPodUpdates(t *testing.T) {
 			steps: []step{
 				{do: func(c *cluster) {
 					template := c.template
-					c.in.Template = func(image string) string {
-						_, rendering, _ := strings.Cut(template(image), "-")
+					c.in.Template = func(r Release) string {
+						_, rendering, _ := strings.Cut(template(r.Image), "-")
 						return "0123456789ab-" + rendering
 					}
 				}, want: `runs 3.1.0`},

@@ -153,7 +153,7 @@ func TestRejected(t *testing.T) {
 			do: observed(func(in *Inputs) {
 				in.Pods[0].Waiting, in.Pods[0].Message = "CrashLoopBackOff", strings.Repeat("ö", 4096)
 			}),
-			want: Rejected{Reason: "CrashLoopBackOff", Message: "pod ds-0: CrashLoopBackOff: " + strings.Repeat("ö", 256) + "..."},
+			want: Rejected{Reason: "CrashLoopBackOff", Message: "pod ds-0: CrashLoopBackOff: " + strings.Repeat("ö", 600) + "..."},
 		},
 	}
 	for name, tc := range cases {
@@ -503,7 +503,7 @@ func TestPodFailure(t *testing.T) {
 		"Config":        {reason: "A Secret or ConfigMap is missing.", pod: Pod{Waiting: "CreateContainerConfigError"}, want: &Failure{Pod: "ds-0", Reason: "CreateContainerConfigError"}},
 		"Create":        {reason: "The runtime refuses.", pod: Pod{Waiting: "CreateContainerError"}, want: &Failure{Pod: "ds-0", Reason: "CreateContainerError"}},
 		"Run":           {reason: "There is no such program.", pod: Pod{Waiting: "RunContainerError"}, want: &Failure{Pod: "ds-0", Reason: "RunContainerError"}},
-		"Refused":       {reason: "The agent's word comes first.", pod: Pod{Waiting: "CrashLoopBackOff", Refusal: refusal}, want: &Failure{Pod: "ds-0", Reason: "VersionMismatch", Message: "the image contains 3.1.2"}},
+		"Refused":       {reason: "The agent's word comes first.", pod: Pod{Waiting: "CrashLoopBackOff", Refusal: refusal}, want: &Failure{Pod: "ds-0", Reason: "VersionMismatch", Message: "the image contains 3.1.2", Refused: true}},
 		"Ready":         {reason: "A Ready pod has not failed, whatever it said before.", pod: Pod{Ready: true, Waiting: "CrashLoopBackOff", Refusal: refusal}},
 		"Terminating":   {reason: "A pod that is going is no pod of this release any more.", pod: Pod{Terminating: true, Waiting: "CrashLoopBackOff", Refusal: refusal}},
 		"ErrImagePull":  {reason: "Who reads the pods has made one reason of the two.", pod: Pod{Waiting: "ErrImagePull"}},

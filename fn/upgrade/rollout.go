@@ -94,6 +94,9 @@ type Failure struct {
 	Container string
 	// Message tells more, and may change from one moment to the next.
 	Message string
+	// Refused says that the pod's agent does not start the server. Its Message stands still,
+	// and has what a person can do.
+	Refused bool
 	// Outdated says that the pod was not replaced yet: it is not the operation that
 	// fails with it.
 	Outdated bool
@@ -105,6 +108,9 @@ func (f Failure) String() string {
 	if f.Container != "" {
 		s += " (" + f.Container + ")"
 	}
+	if f.Refused && f.Message != "" {
+		s += ": " + shorten(f.Message)
+	}
 	return s
 }
 
@@ -114,7 +120,7 @@ func (p Pod) failure() *Failure {
 	case p.Terminating || p.Ready:
 		return nil
 	case p.Refusal != nil:
-		return &Failure{Pod: p.Name, Reason: p.Refusal.Reason, Message: p.Refusal.Message}
+		return &Failure{Pod: p.Name, Reason: p.Refusal.Reason, Message: p.Refusal.Message, Refused: true}
 	case failing[p.Waiting]:
 		return &Failure{Pod: p.Name, Reason: p.Waiting, Container: p.Container, Message: p.Message}
 	}
@@ -236,7 +242,7 @@ func (p Pod) passes(in Inputs, to Release) (bool, string) {
 	switch r := p.Report; {
 	case r == nil || !r.Ready:
 		return false, fmt.Sprintf("waits for the agent in %s to report that its server is ready", p.Name)
-	case to.Version != "" && normalise(r.Version) != to.Version:
+	case !runs(r.Version, to.Version):
 		return false, fmt.Sprintf("waits for %s to run %s: it runs %s", p.Name, to.Version, r.Version)
 	case !r.Replicates:
 		return false, fmt.Sprintf("waits for %s to replicate", p.Name)
@@ -281,7 +287,7 @@ func (s servers) failureOf(in Inputs, o *Operation) *Failure {
 			if gate != "" {
 				f.Message = "it is Ready, and the operation still " + gate
 			}
-			if r := p.Report; r != nil && r.Ready && normalise(r.Version) != o.To.Version {
+			if r := p.Report; r != nil && r.Ready && !runs(r.Version, o.To.Version) {
 				f.Reason = ReasonVersionMismatch
 			}
 			return f

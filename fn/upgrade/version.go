@@ -29,3 +29,18 @@ func ParseVersion(version string) (*semver.Version, error) {
 	}
 	return v, nil
 }
+
+// runs says whether a server that reports one version is of the other, the one that was
+// decided on; whatever it reports where that is unknown. Pre-releases are not told apart:
+// 389 DS calls 3.1.0-rc.1 either 3.1.0.rc1 or 3.1.0.
+func runs(reported, version string) bool {
+	if version == "" {
+		return true
+	}
+	v, err := ParseVersion(version)
+	if err != nil {
+		return normalise(reported) == version
+	}
+	rest, ok := strings.CutPrefix(normalise(reported), fmt.Sprintf("%d.%d.%d", v.Major(), v.Minor(), v.Patch()))
+	return ok && (rest == "" || rest[0] < '0' || rest[0] > '9')
+}

@@ -48,3 +48,28 @@ func TestParseVersion(t *testing.T) {
 		})
 	}
 }
+
+// R30, R42: what a server says it is.
+func TestRuns(t *testing.T) {
+	cases := map[string]struct {
+		reason            string
+		reported, version string
+		want              bool
+	}{
+		"Same":          {reason: "The version.", reported: "3.1.2", version: "3.1.2", want: true},
+		"Other":         {reason: "Another one.", reported: "3.1.1", version: "3.1.2"},
+		"Longer":        {reason: "A number that begins so is another.", reported: "3.1.20", version: "3.1.2"},
+		"Unknown":       {reason: "R4: nobody knows which it should be.", reported: "3.1.2", want: true},
+		"Silent":        {reason: "A server that says nothing is none of any version.", version: "3.1.2"},
+		"PreRelease":    {reason: "389 DS spells it so.", reported: "3.1.0.rc1", version: "3.1.0-rc.1", want: true},
+		"PreReleaseCut": {reason: "Or not at all.", reported: "3.1.0", version: "3.1.0-rc.1", want: true},
+		"LeadingV":      {reason: "R4: a v does not count.", reported: "v3.1.2", version: "3.1.2", want: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := runs(tc.reported, tc.version); got != tc.want {
+				t.Errorf("\n%s\nruns(%q, %q): want %t, got %t", tc.reason, tc.reported, tc.version, tc.want, got)
+			}
+		})
+	}
+}

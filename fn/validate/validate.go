@@ -68,6 +68,7 @@ func Service(name string, spec *v1alpha1.DirectoryServiceSpec, recorded []config
 	if ref := spec.DMPasswordSecretRef; ref != nil {
 		errs = append(errs, subdomain(p.Child("dmPasswordSecretRef", "name"), ref.Name)...)
 	}
+	errs = append(errs, certificate(p.Child("tls"), naming.Identity{Name: name}, &spec.TLS)...)
 	errs = append(errs, ports(p.Child("ports"), spec.Ports)...)
 	errs = append(errs, clientService(p.Child("service"), &spec.Service)...)
 	errs = append(errs, peers(p.Child("networkPolicy", "clients"), spec.NetworkPolicy.Clients)...)
