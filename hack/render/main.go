@@ -17,6 +17,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,7 +31,7 @@ import (
 	"github.com/389ds/function-directoryservice/fn"
 )
 
-const usage = `usage: make render XR=FILE [OBSERVED=FILE] [REQUIRED=FILE] [FLAVOUR=namespaced|claim] [COMPOSITION=FILE] [NOW=TIME]
+const usage = `usage: make render XR=FILE [OBSERVED=FILE] [REQUIRED=FILE] [FLAVOUR=namespaced|claim] [COMPOSITION=FILE] [NOW=TIME] [CALLS=NUMBER]
 
 XR           a DirectoryService as a user applies it, or an XDirectoryService
 OBSERVED     composed objects that exist, each with the annotation crossplane.io/composition-resource-name
@@ -36,7 +39,12 @@ REQUIRED     other objects that exist: Secrets, Pods, PersistentVolumeClaims
 FLAVOUR      claim: the DirectoryService is a claim (default: namespaced)
 COMPOSITION  default: compositions/FLAVOUR.yaml
 NOW          what the function's clock shows, such as 2026-07-01T12:00:00Z (default: the time)
+CALLS        how often the function is called, each time with the objects that it composed before, as Crossplane does.
+             No pod comes to be in between. Default: 1 with OBSERVED; without, until nothing new comes of it
 `
+
+// mostCalls until nothing new comes of them. A first install takes four.
+const mostCalls = 10
 
 // agentImage stands for the function's own image, which its Jobs run: an installation
 // has the one that it was built for.
@@ -79,7 +87,16 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	target, err := serve(&fn.Function{Log: logging.NewNopLogger(), Random: rand.Reader, Now: now, AgentImage: agentImage})
+	calls, err := callsOf(os.Getenv("CALLS"), os.Getenv("OBSERVED"))
+	if err != nil {
+		return err
+	}
+	image := agentImage
+	if own, ok := os.LookupEnv("AGENT_IMAGE"); ok {
+		// A test's: an installation that does not know it has an empty one.
+		image = own
+	}
+	target, err := serve(&fn.Function{Log: logging.NewNopLogger(), Random: rand.Reader, Now: now, AgentImage: image})
 	if err != nil {
 		return err
 	}
@@ -116,29 +133,168 @@ spec:
 		return fmt.Errorf("%s is not valid:\n%s", xrFile, out)
 	}
 
-	args := []string{
-		"composition", "render", filepath.Join(work, "xr.yaml"), composition, filepath.Join(work, "functions.yaml"),
-		"--crossplane-binary=" + core,
-		// Applies the schema's defaults, and tells the engine the kind of XR.
-		"--xrd=" + definition,
-		"--include-function-results", "--timeout=2m",
+	r := renderer{
+		cli: cli, work: work,
+		args: []string{
+			"composition", "render", filepath.Join(work, "xr.yaml"), composition, filepath.Join(work, "functions.yaml"),
+			"--crossplane-binary=" + core,
+			// Applies the schema's defaults, and tells the engine the kind of XR.
+			"--xrd=" + definition,
+			"--include-function-results", "--timeout=2m",
+		},
+		observed: os.Getenv("OBSERVED"),
 	}
-	for flag, file := range map[string]string{"--observed-resources": os.Getenv("OBSERVED"), "--required-resources": os.Getenv("REQUIRED")} {
-		if file != "" {
-			args = append(args, flag+"="+file)
-		}
+	if file := os.Getenv("REQUIRED"); file != "" {
+		r.args = append(r.args, "--required-resources="+file)
 	}
-	cmd := exec.CommandContext(context.Background(), cli, args...)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
+	out, err := r.play(xr, calls)
 	if err != nil {
-		return err
-	}
-	if out, err = withWholeXR(out, xr); err != nil {
 		return err
 	}
 	_, err = os.Stdout.Write(out)
 	return err
+}
+
+// callsOf the function; 0 for as many as it takes until nothing new comes. Between the
+// calls on a moment of a service that exists Kubernetes would act, so there is one.
+func callsOf(calls, observed string) (int, error) {
+	if calls == "" && observed != "" {
+		return 1, nil
+	}
+	if calls == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(calls)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("CALLS is a number such as 1, not %q", calls)
+	}
+	return n, nil
+}
+
+// A renderer calls Crossplane's CLI.
+type renderer struct {
+	cli, work string
+	args      []string
+	// observed is the file with the composed objects that exist; "" where there are none.
+	observed string
+}
+
+// play so many calls, or until two give the same, and return what came of the last one,
+// with the events of all.
+func (r *renderer) play(xr []byte, calls int) ([]byte, error) {
+	var events [][]byte
+	before := ""
+	for n := 1; ; n++ {
+		out, err := r.call()
+		if err != nil {
+			return nil, err
+		}
+		if out, err = withWholeXR(out, xr); err != nil {
+			return nil, err
+		}
+		objects, told, err := split(out)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range told {
+			// Crossplane tells in each call what it did.
+			if !slices.ContainsFunc(events, func(o []byte) bool { return bytes.Equal(o, e) }) {
+				events = append(events, e)
+			}
+		}
+		next, status, err := withStatus(xr, objects[0])
+		if err != nil {
+			return nil, err
+		}
+		now := transitionTime.ReplaceAllString(string(bytes.Join(append([][]byte{status}, objects[1:]...), nil)), "")
+		if n == calls || calls == 0 && now == before {
+			if calls == 0 {
+				fmt.Fprintf(os.Stderr, "render: this is what %d calls of the function come to, with no cluster: no pod runs. CALLS=1 shows the first call alone.\n", n)
+			}
+			return join(append(objects, events...)), nil
+		}
+		if n == mostCalls && calls == 0 {
+			return nil, fmt.Errorf("after %d calls there is still something new", n)
+		}
+		before = now
+		// The next call begins with the XR and the objects as this one left them.
+		r.observed = filepath.Join(r.work, "observed.yaml")
+		if err := os.WriteFile(filepath.Join(r.work, "xr.yaml"), next, 0o600); err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(r.observed, join(objects[1:]), 0o600); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (r *renderer) call() ([]byte, error) {
+	args := r.args
+	if r.observed != "" {
+		args = append(slices.Clone(args), "--observed-resources="+r.observed)
+	}
+	cmd := exec.CommandContext(context.Background(), r.cli, args...)
+	cmd.Stderr = os.Stderr
+	return cmd.Output()
+}
+
+// withStatus is the XR with the status that it was rendered with, and that alone.
+func withStatus(xr, rendered []byte) (with, status []byte, err error) {
+	from, o := map[string]any{}, map[string]any{}
+	if err := yaml.Unmarshal(rendered, &from); err != nil {
+		return nil, nil, err
+	}
+	if err := yaml.Unmarshal(xr, &o); err != nil {
+		return nil, nil, err
+	}
+	o["status"] = from["status"]
+	if status, err = yaml.Marshal(from["status"]); err != nil {
+		return nil, nil, err
+	}
+	with, err = yaml.Marshal(o)
+	return with, status, err
+}
+
+// transitionTime of a condition: the CLI gives each the time of the call.
+var transitionTime = regexp.MustCompile(`lastTransitionTime: .*`)
+
+// split what the CLI prints into the objects, the XR first, and the events.
+func split(out []byte) (objects, events [][]byte, err error) {
+	d := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(out)))
+	for {
+		doc, err := d.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		o := map[string]any{}
+		if err := yaml.Unmarshal(doc, &o); err != nil {
+			return nil, nil, err
+		}
+		switch {
+		case len(o) == 0:
+		case o["kind"] == "Result":
+			events = append(events, doc)
+		default:
+			objects = append(objects, doc)
+		}
+	}
+	if len(objects) == 0 {
+		return nil, nil, errors.New("the CLI printed no XR")
+	}
+	return objects, events, nil
+}
+
+func join(docs [][]byte) []byte {
+	var out bytes.Buffer
+	for _, d := range docs {
+		out.WriteString("---\n")
+		out.Write(bytes.TrimSuffix(bytes.TrimPrefix(d, []byte("---\n")), []byte("\n")))
+		out.WriteString("\n")
+	}
+	return out.Bytes()
 }
 
 // withWholeXR is the output with what the user wrote in its first document, the XR:

@@ -41,10 +41,17 @@ type Case struct {
 	Input Object
 	// Now is what the function's clock shows.
 	Now time.Time
+	// AgentImage that the function knows; "" where it knows none.
+	AgentImage string
 
 	// required by the function when it was called last.
 	required *fnv1.Requirements
+	// seed of all chance: another call makes another key.
+	seed string
 }
+
+// withoutImage is the case of a function that does not know its own image.
+const withoutImage = "no-agent-image"
 
 // Cases reads all cases below a folder.
 func Cases(root string) ([]Case, error) {
@@ -67,7 +74,10 @@ func Cases(root string) ([]Case, error) {
 }
 
 func readCase(dir string) (Case, error) {
-	c := Case{Name: filepath.Base(dir), Dir: dir, Now: Now}
+	c := Case{Name: filepath.Base(dir), Dir: dir, Now: Now, AgentImage: AgentImage}
+	if c.Name == withoutImage {
+		c.AgentImage = ""
+	}
 	xr, err := readDocuments(c.File("xr.yaml"))
 	if err != nil {
 		return c, err

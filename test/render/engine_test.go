@@ -35,7 +35,7 @@ func TestEngine(t *testing.T) {
 			}
 			cmd := exec.Command(render)
 			cmd.Dir = root
-			cmd.Env = append(os.Environ(), "NOW="+c.Now.Format(time.RFC3339), "XR="+filepath.Join("test", "render", c.Dir, "xr.yaml"))
+			cmd.Env = append(os.Environ(), "CALLS=1", "AGENT_IMAGE="+c.AgentImage, "NOW="+c.Now.Format(time.RFC3339), "XR="+filepath.Join("test", "render", c.Dir, "xr.yaml"))
 			for name, file := range map[string]string{"OBSERVED": "observed.yaml", "REQUIRED": "required.yaml", "COMPOSITION": "composition.yaml"} {
 				if c.Has(file) {
 					cmd.Env = append(cmd.Env, name+"="+filepath.Join("test", "render", c.Dir, file))

@@ -1,11 +1,12 @@
 package render
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/crossplane/function-sdk-go/logging"
@@ -25,9 +26,9 @@ const maxRuns = 6
 func (c Case) Run() (*fnv1.RunFunctionRequest, *fnv1.RunFunctionResponse, error) {
 	f := &fn.Function{
 		Log:        logging.NewNopLogger(),
-		Random:     strings.NewReader(strings.Repeat("golden", 100)),
+		Random:     rand.NewChaCha8(sha256.Sum256([]byte("golden " + c.seed))),
 		Now:        func() time.Time { return c.Now },
-		AgentImage: AgentImage,
+		AgentImage: c.AgentImage,
 	}
 	req, err := c.request()
 	if err != nil {

@@ -11,11 +11,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/utils/ptr"
 
 	"github.com/389ds/function-directoryservice/fn/naming"
+	"github.com/389ds/function-directoryservice/fn/report"
 )
 
 // This file is what Kubernetes does in a life.
@@ -28,10 +30,14 @@ const (
 	cannotPull    fate = "cannot pull"
 	crashes       fate = "crashes"
 	unschedulable fate = "unschedulable"
+	// otherVersion and losesWrites are refusals of the agent.
+	otherVersion fate = report.RefusalVersionMismatch
+	losesWrites  fate = report.RefusalRollbackLosesWrites
 )
 
 // kubernetes acts: first on what was there, then on what came of that.
 func (l *life) kubernetes() {
+	l.grow()
 	l.jobs()
 	l.controller()
 	l.kubelet()
@@ -139,12 +145,20 @@ func (l *life) createPod(sts *appsv1.StatefulSet, ordinal int32, revision string
 		appsv1.StatefulSetPodNameLabel:  name,
 		appsv1.PodIndexLabel:            fmt.Sprint(ordinal),
 	})
+	for _, c := range template.Spec.InitContainers {
+		p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: c.Name, Image: c.Image})
+	}
 	for _, c := range template.Spec.Containers {
 		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: c.Name, Image: c.Image})
 	}
 	l.storedPod(p, true)
 	l.setReady(p, "Waiting", corev1.ConditionFalse)
-	l.setServer(p, corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}})
+	creating := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
+	if hasAgent(p) {
+		creating.Waiting.Reason = "PodInitializing"
+		l.setAgent(p, corev1.ContainerStatus{State: creating})
+	}
+	l.setServer(p, corev1.ContainerStatus{State: creating})
 	l.pods[ordinal] = p
 	if l.claims[ordinal] == nil {
 		l.createClaim(sts, ordinal)
@@ -163,6 +177,17 @@ func (l *life) createClaim(sts *appsv1.StatefulSet, ordinal int32) {
 	o := l.object(c)
 	l.stored(o, nil)
 	l.claims[ordinal] = typed[corev1.PersistentVolumeClaim](l, o)
+	l.volumes[ordinal] = &volume{suffixes: map[string]bool{}}
+}
+
+// grow volumes to what their claims request.
+func (l *life) grow() {
+	for _, c := range l.claims {
+		if c.Status.Phase == corev1.ClaimBound && !c.Status.Capacity.Storage().Equal(*c.Spec.Resources.Requests.Storage()) {
+			c.Status.Capacity = c.Spec.Resources.Requests
+			c.ResourceVersion = l.resourceVersion("PersistentVolumeClaim/" + c.Name)
+		}
+	}
 }
 
 // deletePod deletes a pod for the sake of a rollout.
@@ -183,36 +208,73 @@ func (l *life) kubelet() {
 		if l.fate != nil {
 			f = l.fate(i, p.Spec.Containers[0].Image)
 		}
-		if p.CreationTimestamp.Time.Equal(l.now) || l.fates[p.UID] == f {
+		if p.CreationTimestamp.Time.Equal(l.now) {
 			continue
 		}
-		l.fates[p.UID] = f
-		c := l.claims[i]
-		if f != unschedulable {
-			c.Spec.VolumeName = fmt.Sprintf("pv-%d", i)
-			c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, AccessModes: c.Spec.AccessModes, Capacity: c.Spec.Resources.Requests}
+		before := clone(l.object(p))
+		if l.fates[p.UID] != f {
+			l.fates[p.UID] = f
+			if c := l.claims[i]; f != unschedulable && c.Status.Phase != corev1.ClaimBound {
+				c.Spec.VolumeName = fmt.Sprintf("pv-%d", i)
+				c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, AccessModes: c.Spec.AccessModes, Capacity: c.Spec.Resources.Requests}
+			}
+			l.meet(p, f)
 		}
-		l.meet(p, f)
-		l.storedPod(p, false)
+		if f == starts && hasAgent(p) {
+			l.probe(p, l.look(i, p))
+		}
+		if !reflect.DeepEqual(before, l.object(p)) {
+			l.storedPod(p, false)
+		}
+	}
+}
+
+// probe is what comes of the agent's answers.
+func (l *life) probe(p *corev1.Pod, ready bool) {
+	if ready == isReady(p) {
+		return
+	}
+	p.Status.ContainerStatuses[0].Ready = ready
+	if ready {
+		l.setReady(p, "", corev1.ConditionTrue)
+	} else {
+		l.setReady(p, "ContainersNotReady", corev1.ConditionFalse)
 	}
 }
 
 func (l *life) meet(p *corev1.Pod, f fate) {
 	image := p.Spec.Containers[0].Image
+	if hasAgent(p) && f != unschedulable {
+		l.setAgent(p, corev1.ContainerStatus{
+			Ready: true, Started: ptr.To(false), ImageID: p.Spec.InitContainers[0].Image,
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				Reason: "Completed", StartedAt: p.CreationTimestamp, FinishedAt: p.CreationTimestamp,
+			}},
+		})
+	}
 	switch f {
 	case starts:
-		l.setReady(p, "", corev1.ConditionTrue)
 		l.setServer(p, corev1.ContainerStatus{
-			Ready: true, Started: ptr.To(true), ImageID: image,
+			Ready: !hasAgent(p), Started: ptr.To(true), ImageID: image,
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(l.now)}},
 		})
+		if hasAgent(p) {
+			// It says itself when it is Ready.
+			l.setReady(p, "ContainersNotReady", corev1.ConditionFalse)
+		} else {
+			l.setReady(p, "", corev1.ConditionTrue)
+		}
 	case cannotPull:
 		l.setReady(p, "ContainersNotReady", corev1.ConditionFalse)
 		l.setServer(p, corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
 			Reason:  "ImagePullBackOff",
 			Message: fmt.Sprintf("Back-off pulling image %q: ErrImagePull: failed to resolve reference %q: not found", image, image),
 		}}})
-	case crashes:
+	case crashes, otherVersion, losesWrites:
+		message := ""
+		if hasAgent(p) {
+			message = l.failed(p, f)
+		}
 		l.setReady(p, "ContainersNotReady", corev1.ConditionFalse)
 		l.setServer(p, corev1.ContainerStatus{
 			ImageID: image, RestartCount: 3,
@@ -221,7 +283,7 @@ func (l *life) meet(p *corev1.Pod, f fate) {
 				Message: fmt.Sprintf("back-off 40s restarting failed container=%s pod=%s_%s(%s)", naming.Container, p.Name, p.Namespace, p.UID),
 			}},
 			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-				ExitCode: 1, Reason: "Error", StartedAt: metav1.NewTime(l.now.Add(-tick)), FinishedAt: metav1.NewTime(l.now),
+				ExitCode: 1, Reason: "Error", Message: message, StartedAt: metav1.NewTime(l.now.Add(-tick)), FinishedAt: metav1.NewTime(l.now),
 			}},
 		})
 	case unschedulable:
@@ -238,11 +300,15 @@ func (l *life) setReady(p *corev1.Pod, reason string, status corev1.ConditionSta
 	if status == corev1.ConditionTrue || len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].Started != nil {
 		p.Status.Phase = corev1.PodRunning
 	}
+	initialized := corev1.ConditionTrue
+	if len(p.Spec.InitContainers) > 0 && (len(p.Status.InitContainerStatuses) == 0 || !p.Status.InitContainerStatuses[0].Ready) {
+		initialized = corev1.ConditionFalse
+	}
 	was := p.Status.Conditions
 	p.Status.Conditions = nil
 	for _, c := range []corev1.PodCondition{
 		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
-		{Type: corev1.PodInitialized, Status: corev1.ConditionTrue},
+		{Type: corev1.PodInitialized, Status: initialized},
 		{Type: corev1.ContainersReady, Status: status, Reason: reason},
 		{Type: corev1.PodReady, Status: status, Reason: reason},
 	} {
@@ -254,6 +320,11 @@ func (l *life) setReady(p *corev1.Pod, reason string, status corev1.ConditionSta
 		}
 		p.Status.Conditions = append(p.Status.Conditions, c)
 	}
+}
+
+func (l *life) setAgent(p *corev1.Pod, c corev1.ContainerStatus) {
+	c.Name, c.Image = naming.AgentContainer, p.Spec.InitContainers[0].Image
+	p.Status.InitContainerStatuses = []corev1.ContainerStatus{c}
 }
 
 func (l *life) setServer(p *corev1.Pod, c corev1.ContainerStatus) {
@@ -281,22 +352,39 @@ func isReady(p *corev1.Pod) bool {
 	return false
 }
 
-// jobs that delete stuck pods do so, once, as the function's program does.
+// jobs do their work, once, as the function's program does.
 func (l *life) jobs() {
 	for _, key := range slices.Sorted(maps.Keys(l.composed)) {
 		if text(l.composed[key], "kind") != "Job" || l.composed[key]["status"] != nil {
 			continue
 		}
 		job := typed[batchv1.Job](l, l.composed[key])
-		args := map[string]string{}
+		args := map[string][]string{}
 		list := job.Spec.Template.Spec.Containers[0].Args
 		for i := 1; i+1 < len(list); i += 2 {
-			args[list[i]] = list[i+1]
+			args[list[i]] = append(args[list[i]], list[i+1])
 		}
-		for i, p := range l.pods {
-			if p.Name == args["--pod"] && string(p.UID) == args["--uid"] && p.Labels[appsv1.StatefulSetRevisionLabel] == args["--revision"] && !isReady(p) {
-				l.deletePod(i)
+		switch list[0] {
+		case naming.ValueComponentUnstick:
+			for i, p := range l.pods {
+				if p.Name == args["--pod"][0] && string(p.UID) == args["--uid"][0] && p.Labels[appsv1.StatefulSetRevisionLabel] == args["--revision"][0] && !isReady(p) {
+					l.deletePod(i)
+				}
 			}
+		case naming.ValueComponentResize:
+			if l.claimsRefused != "" {
+				l.refuseGrowth(job, args["--claim"][0], args["--size"][0])
+				continue
+			}
+			size := resource.MustParse(args["--size"][0])
+			for _, c := range l.claims {
+				if slices.Contains(args["--claim"], c.Name) && c.Spec.Resources.Requests.Storage().Cmp(size) < 0 {
+					c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: size}
+					c.ResourceVersion = l.resourceVersion("PersistentVolumeClaim/" + c.Name)
+				}
+			}
+		default:
+			l.t.Fatalf("a Job runs %q", list)
 		}
 		l.setStatus(l.composed[key], l.object(batchv1.JobStatus{
 			StartTime: ptr.To(metav1.NewTime(l.now)), CompletionTime: ptr.To(metav1.NewTime(l.now)), Succeeded: 1, Ready: ptr.To[int32](0),
@@ -306,6 +394,35 @@ func (l *life) jobs() {
 			}},
 		}))
 	}
+}
+
+// refuseGrowth has the pod of a Job that grows volumes fail.
+func (l *life) refuseGrowth(job *batchv1.Job, claim, size string) {
+	if job.Status.Active > 0 {
+		return
+	}
+	ended := &corev1.ContainerStateTerminated{
+		ExitCode: 1, Reason: "Error", StartedAt: metav1.NewTime(l.now), FinishedAt: metav1.NewTime(l.now),
+		Message: fmt.Sprintf("directoryservice: error: cannot grow %s to %s: %s\n", claim, size, l.claimsRefused),
+	}
+	container := job.Spec.Template.Spec.Containers[0]
+	o := l.object(&corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: job.Name + "-x2v8k", Namespace: job.Namespace, Labels: job.Spec.Template.Labels, Annotations: job.Spec.Template.Annotations,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: container.Name, Image: container.Image}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
+			Name: container.Name, Image: container.Image, ImageID: container.Image, RestartCount: 1,
+			State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+			LastTerminationState: corev1.ContainerState{Terminated: ended},
+		}}},
+	})
+	l.stored(o, nil)
+	l.others = append(l.others, o)
+	key := text(l.object(job), "metadata", "annotations", keyAnnotation)
+	l.setStatus(l.composed[key], l.object(batchv1.JobStatus{StartTime: ptr.To(metav1.NewTime(l.now)), Active: 1, Ready: ptr.To[int32](0)}))
 }
 
 // setStatus of a composed object, as its controller does.
@@ -353,7 +470,8 @@ func podDefaults(v any) {
 	if name, ok := spec["serviceAccountName"]; ok {
 		setDefaults(spec, Object{"serviceAccount": name})
 	}
-	for _, c := range spec["containers"].([]any) {
+	init, _ := spec["initContainers"].([]any)
+	for _, c := range slices.Concat(init, spec["containers"].([]any)) {
 		setDefaults(c.(Object), Object{
 			"imagePullPolicy": "IfNotPresent", "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
 		})

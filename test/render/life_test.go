@@ -46,6 +46,15 @@ type life struct {
 	// fate of the pods. They start where it is nil.
 	fate  func(ordinal int32, image string) fate
 	fates map[types.UID]fate
+	// volumes by ordinal, and the agents by pod: what they remember.
+	volumes map[int32]*volume
+	agents  map[types.UID]*agent
+	// suffixFails is why a server cannot make a suffix, by its name.
+	suffixFails map[string]string
+	// claimsRefused is why the API server does not let volumes grow; "" where it does.
+	claimsRefused string
+	// calls of the function so far.
+	calls int
 	// older is what an older function made otherwise in the pod template.
 	older func(*corev1.PodTemplateSpec)
 
@@ -73,6 +82,8 @@ func newLife(t testing.TB, now time.Time, claim bool) *life {
 		pods:      map[int32]*corev1.Pod{},
 		claims:    map[int32]*corev1.PersistentVolumeClaim{},
 		fates:     map[types.UID]fate{},
+		volumes:   map[int32]*volume{},
+		agents:    map[types.UID]*agent{},
 		templates: map[string]corev1.PodTemplateSpec{},
 		made:      map[string]int{},
 		changed:   map[string]int{},
@@ -168,7 +179,10 @@ func (l *life) settle() {
 
 // moment is the case that begins now.
 func (l *life) moment() Case {
-	c := Case{Name: l.t.Name(), Now: l.now, XR: l.xr, Input: l.input, required: l.required}
+	c := Case{
+		Name: l.t.Name(), Now: l.now, XR: l.xr, Input: l.input, AgentImage: AgentImage,
+		required: l.required, seed: fmt.Sprint("call ", l.calls),
+	}
 	for _, key := range slices.Sorted(maps.Keys(l.composed)) {
 		c.Observed = append(c.Observed, l.composed[key])
 	}
@@ -178,9 +192,11 @@ func (l *life) moment() Case {
 	for _, i := range slices.Sorted(maps.Keys(l.claims)) {
 		c.Required = append(c.Required, l.object(l.claims[i]))
 	}
-	// It is asked for by name, whether it is composed or not.
-	if s, ok := l.composed[naming.KeyDMPassword]; ok {
-		c.Required = append(c.Required, s)
+	// They are asked for by name, whether they are composed or not.
+	for _, key := range []string{naming.KeyDMPassword, naming.KeyTLS, naming.KeyTLSCA} {
+		if s, ok := l.composed[key]; ok {
+			c.Required = append(c.Required, s)
+		}
 	}
 	c.Required = append(c.Required, l.others...)
 	return c
@@ -190,6 +206,7 @@ func (l *life) moment() Case {
 func (l *life) call() {
 	_, rsp, err := l.moment().Run()
 	l.must(err)
+	l.calls++
 	l.required = rsp.GetRequirements()
 	for _, r := range rsp.GetResults() {
 		if r.GetSeverity() == fnv1.Severity_SEVERITY_FATAL {
@@ -238,6 +255,15 @@ func (l *life) apply(key string, o Object) Object {
 		"controller": true, "blockOwnerDeletion": true,
 	}}
 	defaults(o)
+	if key == naming.KeyState && old != nil {
+		if _, ok := o["data"]; ok {
+			l.t.Errorf("%s: Crossplane takes from the agents what they report", stamp(l.now))
+		}
+		// Another manager's fields stay.
+		if data, ok := old["data"]; ok {
+			o["data"] = data
+		}
+	}
 	l.stored(o, old)
 	return o
 }
@@ -254,7 +280,7 @@ func (l *life) stored(o, old Object) {
 			meta["generation"] = 1.0
 		}
 		meta["resourceVersion"] = l.resourceVersion(name)
-		if o["kind"] == "Secret" {
+		if text(meta, "name") == serviceName+"-"+naming.KeyDMPassword {
 			o["data"] = Object{"dm-password": generatedPassword}
 		}
 		return

@@ -201,6 +201,8 @@ func TestNothingVanishes(t *testing.T) {
 			return key == naming.KeyPodDisruptionBudget
 		case "stuck-pod-replaced":
 			return naming.IsUnstick(key)
+		case "storage-growing":
+			return naming.IsResize(key)
 		}
 		return false
 	}
