@@ -1,0 +1,10 @@
+//go:build ldap
+
+package ldap
+
+import (
+	"os"
+	"testing"
+)
+
+func TestMain(m *testing.M) { os.Exit(runStages(m)) }
