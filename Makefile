@@ -62,7 +62,8 @@ render: export REQUIRED := $(REQUIRED)
 render: export FLAVOUR := $(if $(filter-out default undefined file,$(origin FLAVOUR)),$(FLAVOUR),)
 render: export COMPOSITION := $(COMPOSITION)
 render: export NOW := $(NOW)
-render: ## Print what Crossplane makes of XR=FILE [OBSERVED= REQUIRED= FLAVOUR=namespaced|claim COMPOSITION= NOW=TIME], offline (default: examples/minimal.yaml).
+render: export CALLS := $(CALLS)
+render: ## Print what Crossplane makes of XR=FILE [OBSERVED= REQUIRED= FLAVOUR=namespaced|claim COMPOSITION= NOW=TIME CALLS=1], offline (default: examples/minimal.yaml).
 	@go run ./hack/render
 
 ##@ Check
@@ -99,6 +100,15 @@ validate: ## Validate the examples and the packages with `crossplane resource va
 test-controlplane: ## Run both flavours on a real etcd, kube-apiserver, kube-controller-manager and Crossplane.
 	for t in etcd kube-apiserver kube-controller-manager kubectl crane crossplane crossplane-core; do $(TOOL) $$t >/dev/null; done
 	go test -count=1 -timeout 45m -tags controlplane -v ./test/controlplane/...
+
+.PHONY: trees
+trees: ## Build the trees with real servers that `make test-ldap` uses: Debian bookworm, trixie and sid (root; 2-10 minutes, once).
+	for s in bookworm trixie sid; do hack/trees/build.sh $$s; done
+
+.PHONY: test-ldap
+test-ldap: trees ## Run the agent above real 389 Directory Servers 2.3.1, 3.1.2 and 3.3.1 (root).
+	for t in etcd kube-apiserver; do $(TOOL) $$t >/dev/null; done
+	go test -count=1 -timeout 45m -tags ldap -v ./test/ldap/...
 
 .PHONY: fuzz
 fuzz: ## Fuzz RunFunction for FUZZTIME (default 1m).

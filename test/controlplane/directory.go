@@ -18,7 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
+
+	"github.com/389ds/function-directoryservice/fn/config"
 )
 
 var directoryServices = schema.GroupVersionResource{Group: "dirsrv.operator.port389.org", Version: "v1alpha1", Resource: "directoryservices"}
@@ -173,7 +176,24 @@ func (cp *controlPlane) running(t *testing.T, namespace, manifest string) direct
 	d := cp.apply(t, namespace, manifest)
 	d.waitStatefulSet(t, "exists", func(*appsv1.StatefulSet) bool { return true })
 	d.waitRunning(t)
+	d.waitFounded(t)
 	return d
+}
+
+// waitFounded waits until the servers are told that all suffixes were founded: the last that follows from a first start.
+func (d directory) waitFounded(t *testing.T) {
+	t.Helper()
+	d.cp.eventually(t, soon, d.namespace+": all suffixes founded", func() string {
+		doc := d.config(t)
+		c, err := config.Parse(doc)
+		must(t, err)
+		for _, s := range c.Suffixes {
+			if !s.Founded {
+				return doc
+			}
+		}
+		return ""
+	})
 }
 
 // settle waits until nothing happens to the service any more.
@@ -259,6 +279,7 @@ func (cp *controlPlane) provision(ctx context.Context, c *corev1.PersistentVolum
 		Spec: corev1.PersistentVolumeSpec{
 			AccessModes:            c.Spec.AccessModes,
 			Capacity:               c.Spec.Resources.Requests,
+			StorageClassName:       ptr.Deref(c.Spec.StorageClassName, ""),
 			ClaimRef:               &corev1.ObjectReference{Namespace: c.Namespace, Name: c.Name, UID: c.UID},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/nonexistent"}},
 		},
@@ -339,6 +360,10 @@ func (d directory) waitGone(t *testing.T) {
 		}
 		return strings.Join(left, ", ")
 	})
+}
+
+func fromUnstructured(u *unstructured.Unstructured, into any) error {
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into)
 }
 
 func compact(v any) string {

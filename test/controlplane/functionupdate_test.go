@@ -77,7 +77,7 @@ func testFunctionUpdateRestartsNothing(t *testing.T, cp *controlPlane) {
 	// all waits until every service has nothing to complain about.
 	all := func(what string, check func(*unstructured.Unstructured) string) {
 		t.Helper()
-		cp.eventually(t, 3*soon, what, func() string {
+		cp.eventually(t, 5*soon, what, func() string {
 			l, err := cp.dynamic.Resource(directoryServices).Namespace(ns).List(t.Context(), metav1.ListOptions{})
 			must(t, err)
 			if len(l.Items) != services {

@@ -50,6 +50,7 @@ type controlPlane struct {
 
 	recorder *recorder
 	kubelet  *kubelet // for those namespaces that want one
+	agents   *agents
 
 	mu        sync.Mutex
 	processes []*process
@@ -75,6 +76,7 @@ func startControlPlane(t *testing.T, f flavour) *controlPlane {
 	step("api", cp.awaitAPI)
 	cp.recorder = record(t, cp)
 	cp.kubelet = startKubelet(t, cp, pkg)
+	cp.agents = playAgents(t, cp)
 	t.Logf("control plane ready after %.1fs, logs in %s", time.Since(begin).Seconds(), cp.logs)
 	return cp
 }

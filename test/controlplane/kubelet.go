@@ -4,6 +4,7 @@ package controlplane
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -33,14 +34,12 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/389ds/function-directoryservice/fn/naming"
+	"github.com/389ds/function-directoryservice/fn/report"
 )
 
 const (
 	// nodeName is the one node of the cluster.
 	nodeName = "node-0"
-	// agentComponent is the component of pods that run our own program.
-	agentComponent = "unstick"
-
 	// terminateAfter is what a server takes to end. Its deletion is graceful, as it only is for a pod on a node.
 	terminateAfter = 200 * time.Millisecond
 	// changeAfter is what a container takes to become Ready, or to fail.
@@ -57,7 +56,19 @@ const (
 	neverReady  behaviour = "never Ready"
 	configError behaviour = "config error"
 	outOfMemory behaviour = "out of memory"
+	// The agent refuses to start the server on this volume.
+	refusesVersion  behaviour = "refuses another version"
+	refusesRollback behaviour = "refuses to lose writes"
 )
+
+// refusals are what an agent says that refuses.
+var refusals = map[behaviour]report.Refusal{
+	refusesVersion: {Reason: report.RefusalVersionMismatch, Message: "the image contains 3.0.9"},
+	refusesRollback: {
+		Reason:  report.RefusalRollbackLosesWrites,
+		Message: "3.1.0 opens the bdb of before the migration: what was written since then would be lost on this server. Or: kubectl annotate dirsrv example-ds dirsrv.operator.port389.org/backup-confirmed='3.1.1->3.1.0' --overwrite",
+	},
+}
 
 // state of the server's container.
 type state struct {
@@ -102,6 +113,16 @@ func (b behaviour) course(p *corev1.Pod, image string) []step {
 		return []step{{state: state{waiting: "CreateContainerConfigError", message: `secret "missing" not found`}}}
 	case neverReady:
 		return []step{starting}
+	case refusesVersion, refusesRollback:
+		said, err := json.Marshal(refusals[b])
+		if err != nil {
+			panic(err)
+		}
+		refused := state{exit: 1, exitWhy: "Error", exitSaid: string(said)}
+		loop := refused
+		loop.waiting, loop.message = "CrashLoopBackOff", backOff
+		// A container that failed once is started again without delay.
+		return []step{starting, {after: changeAfter, state: refused}, {after: changeAfter + 5*time.Second, state: loop}}
 	}
 	panic("no course for behaviour " + b)
 }
@@ -230,6 +251,7 @@ func (k *kubelet) serve(t *testing.T, namespace string) *servedNamespace {
 		kubelet: k, name: namespace,
 		images: map[string]behaviour{}, broken: map[string]brokenPod{},
 		byUID: map[types.UID]*podRecord{}, up: map[string]bool{},
+		rules: map[string]agentRules{}, restarting: map[types.UID]bool{},
 	}
 	k.mu.Lock()
 	k.served[namespace] = s
@@ -311,7 +333,7 @@ func (k *kubelet) sync(ctx context.Context, key types.NamespacedName, children *
 		again, err = k.bind(ctx, p)
 	case component == naming.ValueComponent:
 		again, err = k.runServer(ctx, p, doing, s.behaviour(p))
-	case component == agentComponent:
+	case component == naming.ValueComponentUnstick, component == naming.ValueComponentResize:
 		again, err = k.runProgram(ctx, s, p, doing, children)
 	default:
 		s.fail("nobody said how to run pod %s", p.Name)
@@ -479,6 +501,14 @@ func (k *kubelet) runProgram(ctx context.Context, s *servedNamespace, p *corev1.
 			exit, output := k.execute(ctx, env, args)
 			s.executed(p, exit, output)
 			if exit != 0 && p.Spec.RestartPolicy == corev1.RestartPolicyOnFailure && ctx.Err() == nil {
+				err := k.report(ctx, p, func(cs *corev1.ContainerStatus) {
+					cs.RestartCount = int32(tries)
+					cs.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off restarting failed container"}
+					cs.LastTerminationState.Terminated = terminated(exit, begun, output)
+				})
+				if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
+					s.fail("pod %s: %v", p.Name, err)
+				}
 				select {
 				case <-ctx.Done():
 				case <-time.After(time.Duration(min(tries, 5)) * time.Second):
@@ -487,10 +517,7 @@ func (k *kubelet) runProgram(ctx context.Context, s *servedNamespace, p *corev1.
 			}
 			err := k.report(ctx, p, func(cs *corev1.ContainerStatus) {
 				cs.RestartCount = int32(tries - 1)
-				cs.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: int32(exit), StartedAt: begun, FinishedAt: metav1.Now(), Reason: "Completed"}
-				if exit != 0 {
-					cs.State.Terminated.Reason, cs.State.Terminated.Message = "Error", output
-				}
+				cs.State.Terminated = terminated(exit, begun, output)
 			})
 			if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
 				s.fail("pod %s: %v", p.Name, err)
@@ -499,6 +526,16 @@ func (k *kubelet) runProgram(ctx context.Context, s *servedNamespace, p *corev1.
 		}
 	})
 	return 0, nil
+}
+
+// terminated is what a kubelet says of a program that ended.
+func terminated(exit int, begun metav1.Time, output string) *corev1.ContainerStateTerminated {
+	t := &corev1.ContainerStateTerminated{ExitCode: int32(exit), StartedAt: begun, FinishedAt: metav1.Now(), Reason: "Completed"}
+	if exit != 0 {
+		// The end of the log, and of a long one no more (terminationMessagePolicy FallbackToLogsOnError).
+		t.Reason, t.Message = "Error", output[max(0, len(output)-2048):]
+	}
+	return t
 }
 
 // report writes the state of a pod's only container.
@@ -514,7 +551,7 @@ func (k *kubelet) report(ctx context.Context, p *corev1.Pod, set func(*corev1.Co
 		running := cs.State.Running != nil
 		cs.Ready, cs.Started = running, ptr.To(running)
 		switch {
-		case running:
+		case cs.State.Terminated == nil:
 			p.Status.Phase = corev1.PodRunning
 		case cs.State.Terminated.ExitCode == 0:
 			p.Status.Phase = corev1.PodSucceeded
@@ -540,19 +577,33 @@ func (k *kubelet) environment(ctx context.Context, p *corev1.Pod) ([]string, err
 		}
 		env = append(env, e.Name+"="+e.Value)
 	}
-	if !slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
-		return v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil })
-	}) {
+	if !mountsToken(p) {
 		return env, nil
 	}
-	tr, err := k.cp.kube.CoreV1().ServiceAccounts(p.Namespace).CreateToken(ctx, p.Spec.ServiceAccountName, &authnv1.TokenRequest{
-		Spec: authnv1.TokenRequestSpec{BoundObjectRef: &authnv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID}},
-	}, metav1.CreateOptions{})
+	token, err := k.cp.token(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	path := k.identity(p)
-	return append(env, "KUBECONFIG="+path), writeKubeconfig(path, k.cp.server, k.cp.ca, clientcmdapi.AuthInfo{Token: tr.Status.Token})
+	return append(env, "KUBECONFIG="+path), writeKubeconfig(path, k.cp.server, k.cp.ca, clientcmdapi.AuthInfo{Token: token})
+}
+
+// mountsToken says that a pod's containers find a token of its service account.
+func mountsToken(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil })
+	})
+}
+
+// token is what they find: it is bound to the pod.
+func (cp *controlPlane) token(ctx context.Context, p *corev1.Pod) (string, error) {
+	tr, err := cp.kube.CoreV1().ServiceAccounts(p.Namespace).CreateToken(ctx, p.Spec.ServiceAccountName, &authnv1.TokenRequest{
+		Spec: authnv1.TokenRequestSpec{BoundObjectRef: &authnv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	return tr.Status.Token, nil
 }
 
 // identity is the kubeconfig with a pod's token.
@@ -582,17 +633,20 @@ type servedNamespace struct {
 	kubelet *kubelet
 	name    string
 
-	mu       sync.Mutex
-	images   map[string]behaviour
-	memory   *resource.Quantity // what a server needs
-	broken   map[string]brokenPod
-	records  []*podRecord // of servers, as they were made
-	byUID    map[types.UID]*podRecord
-	up       map[string]bool // of servers that have been Ready
-	worst    []string        // the most that were down at once
-	programs []programRecord
-	failures []string
-	story    []string
+	mu         sync.Mutex
+	images     map[string]behaviour
+	memory     *resource.Quantity // what a server needs
+	broken     map[string]brokenPod
+	rules      map[string]agentRules // of the agents, by image
+	restarting map[types.UID]bool    // the server, within its pod
+	restarted  []string              // the pods of such servers
+	records    []*podRecord          // of servers, as they were made
+	byUID      map[types.UID]*podRecord
+	up         map[string]bool // of servers that have been Ready
+	worst      []string        // the most that were down at once
+	programs   []programRecord
+	failures   []string
+	story      []string
 }
 
 // brokenPod is a pod that does not behave as its image does.
@@ -649,6 +703,9 @@ func (s *servedNamespace) behaviour(p *corev1.Pod) behaviour {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	server := serverContainer(p)
+	if s.restarting[p.UID] {
+		return neverReady
+	}
 	if b, ok := s.broken[p.Name]; ok && (b.image == "" || b.image == server.Image) {
 		return b.behaviour
 	}

@@ -104,6 +104,7 @@ func testKubelet(t *testing.T, cp *controlPlane) {
 		{is: configError, want: "Pending Ready=false CreateContainerConfigError"},
 		{is: crashes, want: "Running Ready=false CrashLoopBackOff after Error 1"},
 		{is: neverReady, want: "Running Ready=false"},
+		{is: refusesVersion, want: "Running Ready=false after Error 1"},
 	} {
 		s.image("ds:2", tc.is)
 		await(map[string]string{"ds-0": one, "ds-1": "ds:2 " + tc.want})

@@ -21,7 +21,11 @@ const crossplanes = 3
 
 func testRuns(t *testing.T, cp *controlPlane) {
 	ns := cp.namespace(t, "runs")
-	d := cp.running(t, ns, example(t, ""))
+	d := directory{cp: cp, namespace: ns, name: "example-ds"}
+	t.Cleanup(func() {
+		cp.recorder.allowService(ns)
+		_, _ = cp.tryKubectl(t, "", "delete", "dirsrv", d.name, "-n", ns, "--ignore-not-found", "--wait=false")
+	})
 	cases := []struct {
 		name     string
 		reason   string
@@ -32,6 +36,24 @@ func testRuns(t *testing.T, cp *controlPlane) {
 		alone    bool
 		objects  map[string]int // what the function may change, and how often
 	}{
+		{
+			name:   "Install",
+			reason: "R1, R52: the CA, the certificate and the RoleBinding wait for an answer each; the ConfigMap gets the CA, and what was founded.",
+			change: func(t *testing.T) { cp.applyForGood(t, ns, example(t, "")) },
+			arrived: func() string {
+				if d.statefulSet(t) == nil {
+					return "no StatefulSet"
+				}
+				return ""
+			},
+			runs: crossplanes + 2,
+			objects: map[string]int{
+				"configmaps/example-ds-config": 3, "configmaps/example-ds-state": 1,
+				"rolebindings/example-ds": 1, "roles/example-ds": 1, "serviceaccounts/example-ds": 1,
+				"secrets/example-ds-dm-password": 1, "secrets/example-ds-tls": 1, "secrets/example-ds-tls-ca": 1,
+				"services/example-ds": 1, "services/example-ds-internal": 1, "statefulsets/example-ds": 3,
+			},
+		},
 		{
 			name:   "Annotation",
 			reason: "What the function does not read it answers as before, and nothing follows from that.",
@@ -50,7 +72,7 @@ func testRuns(t *testing.T, cp *controlPlane) {
 		},
 		{
 			name:   "Config",
-			reason: "R14: a suffix changes the ConfigMap, once.",
+			reason: "R14, R16: a suffix changes the ConfigMap once, and once more when a server has founded it; that is remembered, once.",
 			change: func(t *testing.T) {
 				d.patch(t, `{"spec":{"suffixes":[{"name":"userroot","dn":"dc=example,dc=com"},{"name":"second","dn":"dc=second"}]}}`)
 			},
@@ -61,8 +83,7 @@ func testRuns(t *testing.T, cp *controlPlane) {
 				return ""
 			},
 			runs:    crossplanes,
-			alone:   true,
-			objects: map[string]int{"configmaps/example-ds-config": 1},
+			objects: map[string]int{"configmaps/example-ds-config": 2, "statefulsets/example-ds": 1},
 		},
 		{
 			name:   "Scale",

@@ -70,9 +70,7 @@ func (cp *controlPlane) deploy(t *testing.T, scenario string, replicas int, vers
 		rules(s.kubelet)
 	}
 	cp.recorder.allow(ns, "pods")
-	for _, resource := range []string{"jobs", "serviceaccounts", "roles", "rolebindings"} {
-		cp.recorder.allow(ns, resource, "example-ds-unstick-*")
-	}
+	cp.recorder.allowJobs(ns, "example-ds-unstick-*")
 
 	cfg, err := clientcmd.LoadFromFile(cp.kubeconfig)
 	must(t, err)
@@ -90,6 +88,7 @@ func (cp *controlPlane) install(t *testing.T, scenario string, replicas int, spe
 	t.Helper()
 	s := cp.deploy(t, scenario, replicas, "3.1.0", spec, rules)
 	s.awaitRunning(t, "3.1.0", replicas)
+	s.waitFounded(t)
 	return s
 }
 
@@ -155,12 +154,12 @@ func (s service) awaitRunning(t *testing.T, version string, replicas int) {
 	s.checkPods(t, version, replicas)
 }
 
-// awaitReplaced waits until a pod was made with the image of that version.
-func (s service) awaitReplaced(t *testing.T, pod, version string) {
+// awaitReplaced waits until a pod was made with another image than 3.1.0.
+func (s service) awaitReplaced(t *testing.T, pod string) {
 	t.Helper()
-	s.cp.eventually(t, 2*soon, s.namespace+": "+pod+" made with "+version, func() string {
+	s.cp.eventually(t, 2*soon, s.namespace+": "+pod+" made with another image", func() string {
 		for _, r := range s.kubelet.servers() {
-			if r.name == pod && r.image == imageOf(version) {
+			if r.name == pod && r.image != imageOf("3.1.0") {
 				return ""
 			}
 		}
@@ -229,13 +228,19 @@ func (s service) checkSteady(t *testing.T) {
 	if down := s.kubelet.maxDown(); len(down) > 1 {
 		t.Errorf("down at once: %s", down)
 	}
-	s.cp.eventually(t, soon, s.namespace+": nothing left of the Jobs that replace stuck pods", func() string {
+	s.awaitNoJob(t, "unstick")
+}
+
+// awaitNoJob waits until nothing is left of our own Jobs of that component.
+func (s service) awaitNoJob(t *testing.T, component string) {
+	t.Helper()
+	s.cp.eventually(t, soon, s.namespace+": nothing left of the Jobs of "+component, func() string {
 		var left []string
 		for _, gvr := range watched {
 			l, err := s.cp.dynamic.Resource(gvr).Namespace(s.namespace).List(t.Context(), metav1.ListOptions{})
 			must(t, err)
 			for _, o := range l.Items {
-				if strings.Contains(o.GetName(), "unstick") {
+				if strings.Contains(o.GetName(), "-"+component+"-") {
 					left = append(left, gvr.Resource+"/"+o.GetName())
 				}
 			}
@@ -520,7 +525,7 @@ func testUpgradeScaled(t *testing.T, cp *controlPlane) {
 		s := cp.install(t, "scaled", replicas, "", func(k *servedNamespace) { k.image(imageOf("3.1.1"), neverReady) })
 		before := s.snapshot(t)
 		s.shell(t, patchTo("3.1.1"))
-		s.awaitReplaced(t, fmt.Sprintf("example-ds-%d", replicas-1), "3.1.1")
+		s.awaitReplaced(t, fmt.Sprintf("example-ds-%d", replicas-1))
 
 		scaled := map[int]int{1: 3, 3: 2}[replicas]
 		s.shell(t, fmt.Sprintf("kubectl scale dirsrv example-ds --replicas=%d", scaled))
@@ -536,7 +541,7 @@ func testUpgradeStatefulSetDeleted(t *testing.T, cp *controlPlane) {
 		s := cp.install(t, "deleted", replicas, "", func(k *servedNamespace) { k.image(imageOf("3.1.1"), neverReady) })
 		before := s.snapshot(t)
 		s.shell(t, patchTo("3.1.1"))
-		s.awaitReplaced(t, fmt.Sprintf("example-ds-%d", replicas-1), "3.1.1")
+		s.awaitReplaced(t, fmt.Sprintf("example-ds-%d", replicas-1))
 		s.awaitPhase(t, v1alpha1.PhaseUpgrading)
 
 		// With its pods, or leaving them behind.

@@ -208,7 +208,7 @@ var mutations = []mutation{
 	},
 	{
 		name: "rejected pods forgotten", file: "next.go",
-		old: "r != nil && (l.Good == nil || !r.samePair(*l.Good) || !sameInputs(in.Template(l.Good.Image), r.Template)) {", new: "r != nil {",
+		old: "r != nil && (l.Good == nil || !r.samePair(*l.Good) || !sameInputs(in.Template(*l.Good), r.Template)) {", new: "r != nil {",
 		why: "rejected pods are not tried again by themselves",
 	},
 	{
