@@ -79,8 +79,8 @@ func (f *Function) Run(req *fnv1.RunFunctionRequest) *fnv1.RunFunctionResponse {
 	}
 	rollout := rolloutOf(state, templates)
 	ledger, projected := ledgerOf(state)
-	ledger.Founded = founded(state, ledger, servers)
 	recorded := recordedSuffixes(state, ledger.Good != nil || rollout.Healthy())
+	ledger.Founded = founded(state, ledger, recorded, servers)
 	problems := problemsOf(state, recorded)
 	if agentImage == "" {
 		problems = append(problems, noAgentImage)

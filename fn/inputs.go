@@ -93,6 +93,7 @@ func composeInputs(state *observed.State, rollout upgrade.Rollout, decision upgr
 		Available:       report.Available,
 		Observed:        state.Composed,
 		StatefulSet:     state.StatefulSet,
+		Reported:        state.Reports != nil,
 		WaitToCreate:    !state.LookedUp || !state.Claims.Arrived || report.StorageRefused,
 		Operating:       report.Operating,
 		Templates:       templates,

@@ -42,7 +42,15 @@ func recordedSuffixes(state *observed.State, everRan bool) []config.Suffix {
 // the ledger records, and those that a server has. A service without a memory, that is
 // created again over its volumes, counts every suffix as founded: that a volume is
 // empty does not say that there is no data elsewhere.
-func founded(state *observed.State, ledger upgrade.Ledger, servers []status.Server) []string {
+func founded(state *observed.State, ledger upgrade.Ledger, recorded []config.Suffix, servers []status.Server) []string {
+	// What a report says of others is nobody's business, and could grow without a bound.
+	ours := map[string]bool{}
+	for _, s := range state.Service.Spec.Suffixes {
+		ours[s.Name] = true
+	}
+	for _, s := range recorded {
+		ours[s.Name] = true
+	}
 	names := map[string]bool{}
 	for _, n := range ledger.Founded {
 		names[n] = true
@@ -52,7 +60,7 @@ func founded(state *observed.State, ledger upgrade.Ledger, servers []status.Serv
 			continue
 		}
 		for n, r := range s.Report.Suffixes {
-			if r.Founded {
+			if r.Founded && ours[n] {
 				names[n] = true
 			}
 		}

@@ -41,7 +41,7 @@ func TestFounded(t *testing.T) {
 		"Remembered":   {reason: "The ledger knows better than the volumes' age.", claims: claim(long), exists: true, ledger: upgrade.Ledger{Good: &good, Founded: []string{"b"}}, want: []string{"b"}},
 		"Reported": {
 			reason: "What a server has was founded, whoever did it.", exists: true, ledger: upgrade.Ledger{Good: &good, Founded: []string{"b"}},
-			servers: []status.Server{{Report: &report.Report{Suffixes: map[string]report.Suffix{"a": {Founded: true}, "c": {}}}}, {}},
+			servers: []status.Server{{Report: &report.Report{Suffixes: map[string]report.Suffix{"a": {Founded: true}, "c": {}, "not of the spec": {Founded: true}}}}, {}},
 			want:    []string{"a", "b"},
 		},
 	}
@@ -53,7 +53,7 @@ func TestFounded(t *testing.T) {
 			if tc.exists {
 				state.StatefulSet = &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: now}}
 			}
-			if diff := cmp.Diff(tc.want, founded(state, tc.ledger, tc.servers)); diff != "" {
+			if diff := cmp.Diff(tc.want, founded(state, tc.ledger, nil, tc.servers)); diff != "" {
 				t.Errorf("\n%s\nfounded(): -want, +got:\n%s", tc.reason, diff)
 			}
 		})

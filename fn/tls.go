@@ -2,6 +2,8 @@ package fn
 
 import (
 	"cmp"
+	"crypto/x509"
+	"errors"
 	"slices"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/389ds/function-directoryservice/apis/v1alpha1"
+	"github.com/389ds/function-directoryservice/fn/certificate"
 	"github.com/389ds/function-directoryservice/fn/compose"
 	"github.com/389ds/function-directoryservice/fn/config"
 	"github.com/389ds/function-directoryservice/fn/observed"
@@ -70,19 +73,19 @@ func tlsOf(state *observed.State, now time.Time) (compose.TLS, status.TLSMateria
 	}
 	if data := tlsData(state, t, t.InUse); data != nil {
 		// No server is to restart for what it could not serve.
-		pair, err := compose.ParseKeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
-		if err == nil && pair.HasCA(data[compose.KeyOfCA]) && !now.After(pair.Certificate.NotAfter) {
+		usable, err := certificate.Read(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey], data[compose.KeyOfCA])
+		if err == nil && !now.After(usable.Leaf.NotAfter) {
 			m.Hash = config.TLSHash(data[corev1.TLSCertKey], data[compose.KeyOfCA])
 		}
 	}
 	if material != nil {
-		m.MissingNames = compose.MissingNames(material.Certificate, id, min(*spec.Replicas, mostNamed))
+		m.MissingNames = compose.MissingNames(material, id, min(*spec.Replicas, mostNamed))
 	}
 	return t, m
 }
 
 // readTLS of a Secret: nil where there is no certificate with its key in it.
-func readTLS(m *status.TLSMaterial, secret *corev1.Secret, now time.Time) *compose.KeyPair {
+func readTLS(m *status.TLSMaterial, secret *corev1.Secret, now time.Time) *x509.Certificate {
 	if secret == nil {
 		return nil
 	}
@@ -92,23 +95,24 @@ func readTLS(m *status.TLSMaterial, secret *corev1.Secret, now time.Time) *compo
 			return nil
 		}
 	}
-	pair, err := compose.ParseKeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
-	if err != nil {
+	usable, err := certificate.Read(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey], secret.Data[compose.KeyOfCA])
+	switch {
+	case errors.Is(err, certificate.ErrNoCA):
+		m.Problem, m.Detail = status.TLSKeyMissing, compose.KeyOfCA
+		return nil
+	case err != nil:
 		m.Problem, m.Detail = status.TLSInvalid, err.Error()
 		return nil
 	}
-	c := pair.Certificate
+	c := usable.Leaf
 	switch {
-	case len(c.Subject.Names) == 0:
-		// The server crashes with such a one when it starts.
-		m.Problem, m.Detail = status.TLSInvalid, "it has no subject; have it issued with a common name (cert-manager: spec.commonName)"
-	case !pair.HasCA(secret.Data[compose.KeyOfCA]):
-		m.Problem, m.Detail = status.TLSKeyMissing, compose.KeyOfCA
 	case now.After(c.NotAfter):
 		m.Problem = status.TLSExpired
+	case now.Before(c.NotBefore):
+		m.Problem, m.Detail = status.TLSInvalid, "it is not valid before "+c.NotBefore.UTC().Format(time.RFC3339)
 	}
 	m.ExpiresSoon = now.After(c.NotAfter.Add(-min(warnBefore, c.NotAfter.Sub(c.NotBefore)/5)))
-	return pair
+	return c
 }
 
 // mostNamed bounds the pods whose names are looked for in a certificate.

@@ -150,6 +150,7 @@ func (a *agent) run(ctx context.Context) error {
 	a.prepared, err = prepare.Run(ctx, prepare.Options{
 		Data:            a.Data,
 		Root:            a.Root,
+		Service:         a.Pod[:strings.LastIndexByte(a.Pod, '-')],
 		Version:         a.ServerVersion,
 		Migrate:         a.wish.config.DatabaseMigration,
 		BackupConfirmed: a.wish.config.BackupConfirmed,

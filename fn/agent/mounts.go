@@ -2,16 +2,14 @@ package agent
 
 import (
 	"bytes"
-	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
+	"github.com/389ds/function-directoryservice/fn/certificate"
 	"github.com/389ds/function-directoryservice/fn/config"
 )
 
@@ -119,7 +117,7 @@ func readMaterial(dir string) material {
 	if now, err := filepath.EvalSymlinks(filepath.Join(dir, "..data")); err == nil {
 		dir = now
 	}
-	certificate, err := os.ReadFile(filepath.Join(dir, fileCertificate))
+	document, err := os.ReadFile(filepath.Join(dir, fileCertificate))
 	if errors.Is(err, os.ErrNotExist) {
 		return m
 	}
@@ -132,78 +130,19 @@ func readMaterial(dir string) material {
 		m.err = fmt.Errorf("cannot read the mounted CA: %w", err)
 		return m
 	}
-	m.hash = config.TLSHash(certificate, ca)
+	m.hash = config.TLSHash(document, ca)
 	key, err := os.ReadFile(filepath.Join(dir, fileKey))
 	if err != nil {
 		m.err = fmt.Errorf("cannot read the mounted key: %w", err)
 		return m
 	}
-	pair, err := tls.X509KeyPair(certificate, key)
+	usable, err := certificate.Read(document, key, ca)
 	if err != nil {
-		m.err = fmt.Errorf("the mounted certificate and key cannot be used: %w. Put a PEM certificate and its own key into tls.crt and tls.key", err)
+		m.err = err
 		return m
 	}
-	leaf, err := x509.ParseCertificate(pair.Certificate[0])
-	if err != nil {
-		m.err = fmt.Errorf("cannot parse the mounted certificate: %w", err)
-		return m
-	}
-	if len(leaf.Subject.Names) == 0 {
-		m.err = errors.New("the mounted certificate has no subject, and 389 Directory Server crashes with such a one when it starts: have it issued with a common name (cert-manager: spec.commonName)")
-		return m
-	}
-	// dscontainer takes one certificate a file. The rest of the chain has to be known to
-	// the server as well, or it would send the leaf alone.
-	chain := slices.Concat(blocks(certificate)[1:], blocks(ca))
-	if m.authorities, m.err = authorities(leaf, chain); m.err != nil {
-		return m
-	}
-	m.certificate, m.key, m.leaf = blocks(certificate)[0], key, leaf
+	m.leaf, m.certificate, m.key, m.authorities = usable.Leaf, usable.Certificate, usable.Key, usable.Authorities
 	return m
-}
-
-// authorities of a chain: what dscontainer would not take for a CA is left out, for it
-// ends with an error there, at every start. So it does, from the second start on, when
-// the server's certificate shares its subject with a CA: NSS has one nickname a subject,
-// and dscontainer then does not find "Server-Cert".
-func authorities(leaf *x509.Certificate, chain [][]byte) ([][]byte, error) {
-	var out [][]byte
-	for _, doc := range chain {
-		b, _ := pem.Decode(doc)
-		c, err := x509.ParseCertificate(b.Bytes)
-		if err != nil {
-			return nil, fmt.Errorf("cannot parse a certificate of the mounted chain or CA: %w", err)
-		}
-		// As lib389 does it (utils.py, cert_is_ca).
-		if !c.BasicConstraintsValid || !c.IsCA || c.KeyUsage != 0 && c.KeyUsage&x509.KeyUsageCertSign == 0 || c.Equal(leaf) {
-			continue
-		}
-		if bytes.Equal(c.RawSubject, leaf.RawSubject) {
-			return nil, fmt.Errorf("the mounted certificate has the subject of its CA (%s), which 389 Directory Server cannot tell apart: have it issued with a subject of its own", c.Subject)
-		}
-		out = append(out, doc)
-	}
-	if len(out) > 0 {
-		return out, nil
-	}
-	if leaf.CheckSignature(leaf.SignatureAlgorithm, leaf.RawTBSCertificate, leaf.Signature) == nil {
-		return nil, errors.New("the mounted certificate is self-signed, which 389 Directory Server does not serve without a CA: have it signed by a CA, and put that under ca.crt")
-	}
-	return nil, errors.New("the mounted Secret has no CA, neither in ca.crt nor behind the certificate in tls.crt: without one 389 Directory Server does not serve LDAPS. Put the CA under ca.crt")
-}
-
-// blocks are the certificates of a PEM document, each as a document of its own.
-func blocks(doc []byte) [][]byte {
-	var out [][]byte
-	for {
-		var b *pem.Block
-		if b, doc = pem.Decode(doc); b == nil {
-			return out
-		}
-		if b.Type == "CERTIFICATE" {
-			out = append(out, pem.EncodeToMemory(&pem.Block{Type: b.Type, Bytes: b.Bytes}))
-		}
-	}
 }
 
 // install puts the material where dscontainer takes it from at each start of the server

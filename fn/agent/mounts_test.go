@@ -211,32 +211,32 @@ func TestReadMaterial(t *testing.T) {
 		"NoCA": {
 			reason: "Without a CA dscontainer sets up no TLS.",
 			files:  files(leaf.pem, leaf.pin, nil),
-			want:   want{Err: "the mounted Secret has no CA, neither in ca.crt nor behind the certificate in tls.crt: without one 389 Directory Server does not serve LDAPS. Put the CA under ca.crt"},
+			want:   want{Err: "there is no CA, neither in ca.crt nor behind the certificate in tls.crt: without one 389 Directory Server does not serve LDAPS. Put the CA under ca.crt"},
 		},
 		"SelfSigned": {
 			reason: "It is no CA.",
 			files:  files(self.pem, self.pin, nil),
-			want:   want{Err: "the mounted certificate is self-signed, which 389 Directory Server does not serve without a CA: have it signed by a CA, and put that under ca.crt"},
+			want:   want{Err: "the certificate is self-signed, which 389 Directory Server does not serve without a CA: have it signed by a CA, and put that under ca.crt"},
 		},
 		"SelfSignedAsCA": {
 			reason: "Imported as the CA, it is not found under the server's nickname.",
 			files:  files(selfCA.pem, selfCA.pin, selfCA.pem),
-			want:   want{Err: "the mounted certificate is self-signed, which 389 Directory Server does not serve without a CA: have it signed by a CA, and put that under ca.crt"},
+			want:   want{Err: "the certificate is self-signed, which 389 Directory Server does not serve without a CA: have it signed by a CA, and put that under ca.crt"},
 		},
 		"SubjectOfCA": {
 			reason: "NSS has one nickname a subject.",
 			files:  files(twin.pem, twin.pin, ca.pem),
-			want:   want{Err: "the mounted certificate has the subject of its CA (CN=CA), which 389 Directory Server cannot tell apart: have it issued with a subject of its own"},
+			want:   want{Err: "the certificate has the subject of its CA (CN=CA), which 389 Directory Server cannot tell apart: have it issued with a subject of its own"},
 		},
 		"NoSubject": {
 			reason: "The server crashes.",
 			files:  files(nameless.pem, nameless.pin, ca.pem),
-			want:   want{Err: "the mounted certificate has no subject, and 389 Directory Server crashes with such a one when it starts: have it issued with a common name (cert-manager: spec.commonName)"},
+			want:   want{Err: "the certificate has no subject, and 389 Directory Server crashes with such a one when it starts: have it issued with a common name (cert-manager: spec.commonName)"},
 		},
 		"OtherKey": {
 			reason: "The kubelet replaces all keys at once; a person who edits a Secret may not.",
 			files:  files(leaf.pem, chained.pin, ca.pem),
-			want:   want{Err: "the mounted certificate and key cannot be used: tls: private key does not match public key. Put a PEM certificate and its own key into tls.crt and tls.key"},
+			want:   want{Err: "the certificate and key cannot be used: tls: private key does not match public key. Put a PEM certificate and its own key into tls.crt and tls.key"},
 		},
 		"NoKey": {
 			reason: "It names the file.",
@@ -246,12 +246,12 @@ func TestReadMaterial(t *testing.T) {
 		"Garbled": {
 			reason: "No PEM.",
 			files:  files([]byte("MII"), leaf.pin, ca.pem),
-			want:   want{Err: "the mounted certificate and key cannot be used: "},
+			want:   want{Err: "the certificate and key cannot be used: "},
 		},
 		"GarbledCA": {
 			reason: "PEM, and no certificate.",
 			files:  files(leaf.pem, leaf.pin, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")})),
-			want:   want{Err: "cannot parse a certificate of the mounted chain or CA: "},
+			want:   want{Err: "cannot parse a certificate of the chain in tls.crt, or in ca.crt: x509: malformed certificate"},
 		},
 	}
 	for name, tc := range cases {

@@ -116,12 +116,6 @@ func PublicCertificates(doc []byte) string {
 	return out.String()
 }
 
-// HasCA says that the CA is known: by the Secret's ca.crt, by the chain that the
-// certificate comes with, or because it is its own. Without one no server serves it.
-func (p *KeyPair) HasCA(ca []byte) bool {
-	return len(p.Chain) > 0 || PublicCertificates(ca) != "" || p.Certificate.CheckSignatureFrom(p.Certificate) == nil
-}
-
 // CAOfChain is the CA at the end of the chain that a certificate comes with, in PEM; ""
 // where it ends in none.
 func CAOfChain(doc []byte) string {

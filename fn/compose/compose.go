@@ -63,6 +63,8 @@ type Inputs struct {
 	Observed map[string]struct{}
 	// StatefulSet that exists; nil where there is none.
 	StatefulSet *appsv1.StatefulSet
+	// Reported says that the ConfigMap which the agents report in exists, and is one.
+	Reported bool
 	// Unstick are the pods that a Job each must delete. PodsUnknown says that it is
 	// not known yet which there are.
 	Unstick     []upgrade.Condemned

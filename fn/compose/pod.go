@@ -142,19 +142,20 @@ func environment(in PodInputs) []corev1.EnvVar {
 	field := func(name, path string) corev1.EnvVar {
 		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}}
 	}
-	env := []corev1.EnvVar{
-		{Name: "DS_STARTUP_TIMEOUT", Value: strconv.Itoa(int(in.Spec.Startup.TimeoutSeconds))},
+	const most = 5
+	env := append(make([]corev1.EnvVar, 0, most),
+		corev1.EnvVar{Name: "DS_STARTUP_TIMEOUT", Value: strconv.Itoa(int(in.Spec.Startup.TimeoutSeconds))},
 		field("POD_NAME", "metadata.name"),
 		field("POD_NAMESPACE", "metadata.namespace"),
 		field("POD_UID", "metadata.uid"),
+	)
+	if in.Spec.DMPasswordMode == v1alpha1.DMPasswordModeEnv {
+		env = append(env, corev1.EnvVar{Name: EnvDMPassword, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: in.Password.Name},
+			Key:                  in.Password.Key,
+		}}})
 	}
-	if in.Spec.DMPasswordMode != v1alpha1.DMPasswordModeEnv {
-		return env
-	}
-	return append(env, corev1.EnvVar{Name: EnvDMPassword, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-		LocalObjectReference: corev1.LocalObjectReference{Name: in.Password.Name},
-		Key:                  in.Password.Key,
-	}}})
+	return env
 }
 
 // probe asks the agent.

@@ -77,6 +77,7 @@ func rollingOut(t *testing.T, change func(in *Inputs)) Inputs {
 		decided(in)
 		in.StatefulSet = during
 		in.Observed = set(append(slices.Clone(always), naming.KeyUsage)...)
+		in.Reported = true
 		if change != nil {
 			change(in)
 		}

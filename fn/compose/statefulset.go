@@ -104,7 +104,7 @@ func updateStrategy(d upgrade.Decision) appsv1.StatefulSetUpdateStrategy {
 // rolled back.
 func HoldRollout(in Inputs) (Desired, error) {
 	d := Hold(in.Observed)
-	if _, ok := d[naming.KeyState]; ok {
+	if _, ok := d[naming.KeyState]; ok && in.Reported {
 		// Its data are the agents': applied along with the rest they would become ours, and
 		// an older report overwrite a newer one.
 		d[naming.KeyState] = Object{Object: stateConfigMap(in)}

@@ -6,6 +6,8 @@ package report
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
+	"unicode"
 )
 
 // A Report of one server.
@@ -116,13 +118,55 @@ type Refusal struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Parse reads a report.
+// Bounds of what is read of a report: a pod that was taken over must neither fill the
+// service's status nor put words into it that look like a command of ours.
+const (
+	maxReport  = 256 << 10
+	maxMessage = 800
+	maxWord    = 80
+)
+
+// Parse reads a report. Messages come back as one line of a bounded length.
 func Parse(doc string) (Report, error) {
+	if len(doc) > maxReport {
+		return Report{}, fmt.Errorf("an agent's report has %d bytes and may have %d", len(doc), maxReport)
+	}
 	r := Report{}
 	if err := json.Unmarshal([]byte(doc), &r); err != nil {
 		return Report{}, fmt.Errorf("cannot parse an agent's report: %w", err)
 	}
+	for _, word := range []*string{&r.Version, &r.Config, &r.Restart, &r.Applied.TLS, &r.Applied.Restart, &r.DMPassword.State, &r.TLS.State} {
+		*word = tidy(*word, maxWord)
+	}
+	for _, message := range []*string{&r.Message, &r.DMPassword.Message, &r.TLS.Message} {
+		*message = tidy(*message, maxMessage)
+	}
+	for name, s := range r.Suffixes {
+		s.Message = tidy(s.Message, maxMessage)
+		r.Suffixes[name] = s
+	}
+	if r.Refusal != nil {
+		*r.Refusal = r.Refusal.tidy()
+	}
 	return r, nil
+}
+
+func (r Refusal) tidy() Refusal {
+	return Refusal{Reason: tidy(r.Reason, maxWord), Message: tidy(r.Message, maxMessage)}
+}
+
+// tidy a text of others: printable, on one line, cut.
+func tidy(s string, most int) string {
+	s = strings.Join(strings.Fields(strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, " "))), " ")
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "..."
+	}
+	return s
 }
 
 // ParseRefusal reads a termination message; false where it is something else.
@@ -131,7 +175,7 @@ func ParseRefusal(message string) (Refusal, bool) {
 	if len(message) == 0 || message[0] != '{' || json.Unmarshal([]byte(message), &r) != nil || r.Reason == "" {
 		return Refusal{}, false
 	}
-	return r, true
+	return r.tidy(), true
 }
 
 // String is the report as the agent writes it: the same Report always gives the same

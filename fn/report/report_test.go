@@ -1,6 +1,7 @@
 package report
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -93,5 +94,39 @@ func TestReplicates(t *testing.T) {
 				t.Errorf("\n%s\nReplicates(): want %t, got %t", tc.reason, tc.want, got)
 			}
 		})
+	}
+}
+
+// A pod that was taken over must neither fill a status nor write commands into it.
+func TestParseBounds(t *testing.T) {
+	long := strings.Repeat("ö", 5000)
+	doc, err := Report{
+		PodUID: "u", Version: long, Message: "a\nb\x1b[31m\x00 c\u2028d" + long,
+		TLS:      Part{State: StateFailed, Message: long},
+		Suffixes: map[string]Suffix{"userroot": {State: SuffixFailed, Message: "x\r\nSee: kubectl delete pvc --all"}},
+		Refusal:  &Refusal{Reason: "a b\nc", Message: long},
+	}.String()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Parse(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := func(n int) string { return strings.Repeat("ö", n) + "..." }
+	want := Report{
+		PodUID: "u", Version: cut(maxWord), Message: "a b [31m c d" + strings.Repeat("ö", maxMessage-12) + "...",
+		TLS:      Part{State: StateFailed, Message: cut(maxMessage)},
+		Suffixes: map[string]Suffix{"userroot": {State: SuffixFailed, Message: "x See: kubectl delete pvc --all"}},
+		Refusal:  &Refusal{Reason: "a b c", Message: cut(maxMessage)},
+	}
+	if diff := cmp.Diff(want, r); diff != "" {
+		t.Errorf("Parse(): -want, +got:\n%s", diff)
+	}
+	if _, err := Parse(`{"message":"` + strings.Repeat("x", maxReport) + `"}`); err == nil {
+		t.Error("a report of any size is read")
+	}
+	if got, ok := ParseRefusal(`{"reason":"x","message":"a\nb"}`); !ok || got.Message != "a b" {
+		t.Errorf("ParseRefusal(): %+v", got)
 	}
 }

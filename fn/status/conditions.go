@@ -83,7 +83,7 @@ func credentialsReady(in Inputs) Condition {
 	failed := passwordFailed(in)
 	switch {
 	case c.Usable && failed != "":
-		cond.Reason, cond.Blocks = "NotApplied", false
+		cond.Reason, cond.Blocks, cond.event = "NotApplied", false, "PasswordNotApplied"
 		cond.Message = fmt.Sprintf("spec.dmPasswordSecretRef: servers could not be given the password in the Secret %q, key %q. %s. %s", c.Ref.Name, c.Ref.Key, failed, in.logs())
 	case c.Usable:
 		return Condition{Type: TypeCredentialsReady, Status: metav1.ConditionTrue, Reason: "Ready", Message: fmt.Sprintf("The Directory Manager's password is in the Secret %q, key %q", c.Ref.Name, c.Ref.Key)}

@@ -300,7 +300,10 @@ func servers(in Inputs) []v1alpha1.ServerStatus {
 			refused[in.Pods[i].GetName()] = r
 		}
 	}
-	var out []v1alpha1.ServerStatus
+	if len(in.Servers) == 0 {
+		return nil
+	}
+	out := make([]v1alpha1.ServerStatus, 0, len(in.Servers))
 	for _, s := range in.Servers {
 		st := v1alpha1.ServerStatus{Pod: s.Pod, Ready: s.Ready}
 		if s.Report != nil {

@@ -64,7 +64,7 @@ func TestAgentFirstStartGoesWrong(t *testing.T) {
 			p.Restart(t)
 			began = time.Now()
 			p.AwaitLDAP(t, firstStart, password)
-			p.whyNotReady(t, time.Minute, "LDAPS: the mounted certificate has no subject")
+			p.whyNotReady(t, time.Minute, "LDAPS: the certificate has no subject")
 			r := d.awaitReport(t, p, 10*time.Second, "what is wrong", func(r report.Report) error {
 				if r.Ready || r.TLS.State != report.StateFailed {
 					return errors.New("not so")
@@ -203,7 +203,7 @@ func TestAgentFullVolume(t *testing.T) {
 			t.Log("it starts, and is Ready")
 			return nil
 		}
-		return fmt.Errorf("%d %s %v", code, strings.TrimSpace(body), err)
+		return errors.Join(fmt.Errorf("%d %s", code, strings.TrimSpace(body)), err)
 	})
 	if p.Running() {
 		p.Stop(t, terminationGrace)

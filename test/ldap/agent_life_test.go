@@ -90,7 +90,7 @@ func (l *life) readyReport(t *testing.T) report.Report {
 	return l.awaitReport(t, l.pod, 10*time.Second, "that all is well", func(r report.Report) error {
 		applied := report.Part{State: report.StateApplied}
 		want := report.Report{
-			PodUID: l.pod.uid, Version: versions[l.suite], Ready: true, Config: config.Hash(doc),
+			PodUID: l.pod.uid, Version: run.Versions[l.suite], Ready: true, Config: config.Hash(doc),
 			DMPassword: applied, TLS: applied, Suffixes: map[string]report.Suffix{},
 			Applied: report.Applied{TLS: config.TLSHash(l.pair.Cert, l.ca.PEM)},
 		}
@@ -425,7 +425,7 @@ func (l *life) hangs(t *testing.T) {
 	fails := func(path string) func() error {
 		return func() error {
 			if code, _, err := l.pod.HTTP(path); code != 503 {
-				return fmt.Errorf("%d %v", code, err)
+				return errors.Join(fmt.Errorf("the answer is %d", code), err)
 			}
 			return nil
 		}

@@ -24,9 +24,6 @@ import (
 	"github.com/389ds/function-directoryservice/test/kubeapi/pki"
 )
 
-// versions that the trees hold.
-var versions = map[string]string{bookworm: "2.3.1", trixie: "3.1.2", sid: "3.3.1"}
-
 // A deployment is what the function would compose around one server: the documents that
 // are mounted, and the ConfigMap that is reported in.
 type deployment struct {
@@ -110,7 +107,7 @@ func (d *deployment) spec(t *testing.T, suite string, ordinal int) podSpec {
 			// What the composed pods have too; it must reach nobody.
 			"DS_DM_PASSWORD": "of the day when the pod was made",
 		},
-		Command: []string{agentPath, "run", "--state=ds-state", "--server-version=" + versions[suite], "--", "dscontainer", "-r"},
+		Command: []string{agentPath, "run", "--state=ds-state", "--server-version=" + run.Versions[suite], "--", "dscontainer", "-r"},
 	}
 	if d.api != nil {
 		s.ServiceAccount = "ds"

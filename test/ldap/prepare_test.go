@@ -77,8 +77,8 @@ func (j *journey) reach(t *testing.T, suite, what string) {
 	}
 	began := time.Now()
 	j.onward(t, suite).awaitReady(t, firstStart)
-	j.row(from+" -> "+versions[suite], what, began)
-	j.at = versions[suite]
+	j.row(from+" -> "+run.Versions[suite], what, began)
+	j.at = run.Versions[suite]
 	j.verify(t)
 }
 
@@ -101,7 +101,7 @@ func (j *journey) branch(t *testing.T) *journey {
 }
 
 // refused starts a version that must not start, and proves that nothing was touched.
-func (j *journey) refused(t *testing.T, suite, reason string) report.Refusal {
+func (j *journey) refused(t *testing.T, suite, reason string) {
 	t.Helper()
 	if j.pod != nil && j.pod.Running() {
 		j.stop(t)
@@ -111,14 +111,13 @@ func (j *journey) refused(t *testing.T, suite, reason string) report.Refusal {
 	e := j.onward(t, suite).Wait(t, firstStart)
 	got, ok := report.ParseRefusal(e.Message)
 	if !ok || got.Reason != reason || e.Code == 0 {
-		t.Fatalf("%s over the volume of %s: want the refusal %s, got %+v", versions[suite], j.at, reason, e)
+		t.Fatalf("%s over the volume of %s: want the refusal %s, got %+v", run.Versions[suite], j.at, reason, e)
 	}
 	if diff := cmp.Diff(before, files(t, j.volume)); diff != "" {
 		t.Errorf("a refusal changed the volume: -before, +after\n%s", diff)
 	}
-	j.row(j.at+" -> "+versions[suite], "refused: "+reason, began)
+	j.row(j.at+" -> "+run.Versions[suite], "refused: "+reason, began)
 	t.Log(got.Message)
-	return got
 }
 
 // files of a volume by hash.
@@ -286,7 +285,7 @@ func (j *journey) verify(t *testing.T) {
 func (d *deployment) begin(t *testing.T, tab *table, suite string, v *volume) *journey {
 	t.Helper()
 	d.config.Suffixes = append(d.config.Suffixes, config.Suffix{Name: "other", DN: otherDN, CreateEntry: true})
-	j := &journey{deployment: d, volume: v, table: tab, at: versions[suite]}
+	j := &journey{deployment: d, volume: v, table: tab, at: run.Versions[suite]}
 	began := time.Now()
 	j.onward(t, suite).awaitReady(t, firstStart)
 	j.row("nothing -> "+j.at, "first start", began)

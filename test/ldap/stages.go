@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
@@ -39,8 +40,8 @@ type setup struct {
 	Base string
 	// Logs of the containers and of the API.
 	Logs string
-	// Trees by suite.
-	Trees map[string]string
+	// Trees by suite, and the versions of 389 DS in them: sid moves.
+	Trees, Versions map[string]string
 	// Binary is ours; BinaryError says why there is none. Only pods that run it mind.
 	Binary, BinaryError string
 }
@@ -69,6 +70,17 @@ func runStages(m *testing.M) int {
 	return 1
 }
 
+// versionOf the server in a tree: three numbers.
+func versionOf(tree string) (string, error) {
+	// Its exit status is 1 by design.
+	out, _ := exec.Command("chroot", tree, "ns-slapd", "-v").CombinedOutput()
+	m := regexp.MustCompile(`389-Directory/(\d+\.\d+\.\d+)`).FindSubmatch(out)
+	if m == nil {
+		return "", fmt.Errorf("ns-slapd in %s does not say its version: %s", tree, out)
+	}
+	return string(m[1]), nil
+}
+
 // startTests is the first stage.
 func startTests() (int, error) {
 	if os.Geteuid() != 0 {
@@ -79,7 +91,7 @@ func startTests() (int, error) {
 			return 0, fmt.Errorf("needs %s: apt-get install %s", tool, pkg)
 		}
 	}
-	s := setup{Trees: map[string]string{}}
+	s := setup{Trees: map[string]string{}, Versions: map[string]string{}}
 	var err error
 	if s.Root, err = repository(); err != nil {
 		return 0, err
@@ -92,6 +104,9 @@ func startTests() (int, error) {
 
 	for _, suite := range suites {
 		if s.Trees[suite], err = output(s.Root, filepath.Join(s.Root, "hack", "trees", "build.sh"), suite); err != nil {
+			return 0, err
+		}
+		if s.Versions[suite], err = versionOf(s.Trees[suite]); err != nil {
 			return 0, err
 		}
 	}

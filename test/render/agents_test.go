@@ -147,7 +147,7 @@ func (l *life) failed(p *corev1.Pod, f fate) (message string) {
 var refusals = map[fate]string{
 	otherVersion: "the image contains 389 Directory Server 3.1.0, and the pod is for 3.1.1. Set spec.version to 3.1.0, or spec.image to an image of 3.1.1",
 	losesWrites: "3.1.0 opens the Berkeley DB of before the migration: what was written since 2026-07-01 would be lost on this server. Go on with 3.1.1. " +
-		"Or, if you have a backup or can do without: kubectl annotate dirsrv NAME dirsrv.operator.port389.org/backup-confirmed='3.1.1->3.1.0' --overwrite",
+		"Or, if you have a backup or can do without: kubectl annotate dirsrv example-ds dirsrv.operator.port389.org/backup-confirmed='3.1.1->3.1.0' --overwrite",
 }
 
 // report of a pod, in its key of the ConfigMap, as soon as that may be written.

@@ -1,6 +1,7 @@
 package prepare
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -144,7 +145,7 @@ func (r *run) switchBack(present, base *dse, now kind) error {
 	if p.last != nil && p.last.To == now {
 		since = "since " + p.last.At.UTC().Format("2006-01-02 15:04:05 UTC")
 	}
-	return refuse(report.RefusalRollbackLosesWrites, "%s opens the %s of before the migration: what was written %s would be lost on this server. %s. Or, if you have a backup or can do without: kubectl annotate dirsrv NAME %s='%s->%s' --overwrite", n, p.kind, since, stay(p.good), backupConfirmed, p.from(), n)
+	return refuse(report.RefusalRollbackLosesWrites, "%s opens the %s of before the migration: what was written %s would be lost on this server. %s. Or, if you have a backup or can do without: kubectl annotate dirsrv %s %s='%s->%s' --overwrite", n, p.kind, since, stay(p.good), cmp.Or(r.Service, "NAME"), backupConfirmed, p.from(), n)
 }
 
 // lost file of the database that a configuration opens; "" where it is there. A suffix

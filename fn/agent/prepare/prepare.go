@@ -35,6 +35,8 @@ type Options struct {
 	// Root is the image's file system, "/": where ns-slapd, its plugins and dsctl are
 	// looked for.
 	Root string
+	// Service is the name of the DirectoryService, for the commands in messages.
+	Service string
 	// Version that the pod is for; "" where nobody knows it.
 	Version string
 	// Migrate says that a database which this server cannot read is migrated.

@@ -349,6 +349,8 @@ func TestVersions(t *testing.T) {
 			play: func(t *testing.T, w *world) {
 				w.ready("2.3.1")
 				w.idle = true
+				w.write("0", "db/userRoot/id2entry.db")
+				w.write("0", "db/other/id2entry.db")
 				_, err := w.prepare("3.3.1", migrateIt)
 				is(t, reasonOf(err), report.RefusalDatabaseBackendUnsupported)
 				if !strings.Contains(err.Error(), "Failed trying to create") {
