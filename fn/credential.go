@@ -6,6 +6,7 @@ import (
 
 	"github.com/389ds/function-directoryservice/apis/v1alpha1"
 	"github.com/389ds/function-directoryservice/fn/compose"
+	"github.com/389ds/function-directoryservice/fn/config"
 	"github.com/389ds/function-directoryservice/fn/naming"
 	"github.com/389ds/function-directoryservice/fn/observed"
 	"github.com/389ds/function-directoryservice/fn/status"
@@ -18,7 +19,7 @@ import (
 func dmPassword(state *observed.State) (compose.DMPassword, status.Credential) {
 	ref := state.Identity.DMPassword(&state.Service.Spec)
 	answer := state.DMPassword
-	p := compose.DMPassword{Ref: ref, Usable: hasKey(answer.Value, ref.Key), Keep: state.GeneratedDMPassword}
+	p := compose.DMPassword{Ref: ref, Usable: hasPassword(answer.Value, ref.Key), Keep: state.GeneratedDMPassword}
 	c := status.Credential{Ref: ref, Brought: state.Service.Spec.DMPasswordSecretRef != nil, Arrived: answer.Arrived, Exists: answer.Value != nil}
 
 	if ref.Name == state.Identity.GeneratedDMPassword() {
@@ -27,14 +28,15 @@ func dmPassword(state *observed.State) (compose.DMPassword, status.Credential) {
 		}
 		if p.Keep != nil {
 			c.Arrived, c.Exists = true, true
-			p.Usable = hasKey(p.Keep, ref.Key)
+			p.Usable = hasPassword(p.Keep, ref.Key)
 		}
 		// A Secret of that name which somebody else made is used, not taken over.
 		foreign := p.Keep == nil && answer.Value != nil
 		c.Generated = !c.Brought && !foreign
-		p.Generate = c.Generated && c.Arrived && !p.Usable
+		p.Generate = c.Generated && c.Arrived && !hasKey(answer.Value, ref.Key) && !hasKey(p.Keep, ref.Key)
 	}
 	c.Usable = p.Usable
+	c.Invalid = !p.Usable && (hasKey(answer.Value, ref.Key) || hasKey(p.Keep, ref.Key))
 	c.Lost = p.Generate && state.StatefulSet != nil
 	if !p.Usable && !p.Generate {
 		// The pods go on with the Secret that they have.
@@ -63,6 +65,11 @@ func passwordInUse(sts *appsv1.StatefulSet) (v1alpha1.SecretKeyRef, bool) {
 		}
 	}
 	return v1alpha1.SecretKeyRef{}, false
+}
+
+// hasPassword says that there is one which a server can have.
+func hasPassword(s *corev1.Secret, key string) bool {
+	return hasKey(s, key) && config.ValidPassword(string(s.Data[key]))
 }
 
 func hasKey(s *corev1.Secret, key string) bool {

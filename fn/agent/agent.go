@@ -104,17 +104,17 @@ func Run(ctx context.Context, o Options) error {
 		ordinal:  int32(ordinal),
 		health:   newHealth(o.StartTimeout, time.Now),
 		reporter: newReporter(o.Reports, o.State, o.Pod, o.Log),
-		server: directory.New(directory.Options{
-			Socket:     filepath.Join(o.Data, "run", "slapd-localhost.socket"),
-			Address:    "127.0.0.1:3389",
-			TLSAddress: "127.0.0.1:3636",
-		}),
 		report:   report.Report{PodUID: o.UID},
 		attempts: map[string]int{},
 		nudged:   make(chan struct{}, 1),
 	}
+	a.server = directory.New(a.directory())
 	defer a.server.Close()
-	a.metrics = newMetrics(a.server, a.health)
+	// Scrapes have a connection of their own: one that takes too long is cut off, and must
+	// not take a pass over the server with it.
+	scraped := directory.New(a.directory())
+	defer scraped.Close()
+	a.metrics = newMetrics(scraped, a.health, a.server.Operations)
 
 	// What goes on beside the server ends after it: its last report is sent.
 	aside, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -133,6 +133,15 @@ func Run(ctx context.Context, o Options) error {
 	}
 	a.reporter.flush(aside)
 	return err
+}
+
+// directory is where the server answers.
+func (o Options) directory() directory.Options {
+	return directory.Options{
+		Socket:     filepath.Join(o.Data, "run", "slapd-localhost.socket"),
+		Address:    "127.0.0.1:3389",
+		TLSAddress: "127.0.0.1:3636",
+	}
 }
 
 // run prepares the volume and then the server, again after each restart.

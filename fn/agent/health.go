@@ -136,7 +136,11 @@ func (h *health) handler(m *metrics) http.Handler {
 			_, _ = fmt.Fprintln(w, "ok")
 		})
 	}
-	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		// Each one asks the server.
+		MaxRequestsInFlight: 2,
+		Timeout:             scrapeTimeout + time.Second,
+	}))
 	return mux
 }
 
@@ -147,7 +151,12 @@ func serveHTTP(ctx context.Context, address string, handler http.Handler) error 
 	if err != nil {
 		return fmt.Errorf("cannot listen on %s: %w", address, err)
 	}
-	s := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	s := &http.Server{
+		Handler: handler,
+		// The memory is the server's as well: whoever is slow is sent away. There is no limit
+		// of connections, for the kubelet's own would be refused along with all others.
+		ReadTimeout: 3 * time.Second, WriteTimeout: 15 * time.Second, IdleTimeout: 15 * time.Second, MaxHeaderBytes: 4 << 10,
+	}
 	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
 	defer stop()
 	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {

@@ -139,7 +139,7 @@ func TestHealth(t *testing.T) {
 func TestHandler(t *testing.T) {
 	h := newHealth(time.Minute, time.Now)
 	server := directory.New(directory.Options{Socket: t.TempDir() + "/none"})
-	handler := h.handler(newMetrics(server, h))
+	handler := h.handler(newMetrics(server, h, func() uint64 { return 0 }))
 	get := func(path string) (int, string) {
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))

@@ -16,6 +16,8 @@ type metrics struct {
 	registry *prometheus.Registry
 	server   *directory.Server
 	health   *health
+	// operations that the agent sent, besides those of the scrapes.
+	operations func() uint64
 
 	// What the agent found last.
 	mu       sync.Mutex
@@ -59,8 +61,9 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("directoryservice_"+name, help, labels, nil)
 }
 
-func newMetrics(server *directory.Server, h *health) *metrics {
-	m := &metrics{registry: prometheus.NewRegistry(), server: server, health: h}
+// newMetrics of a server; operations are those that the agent sends to it besides.
+func newMetrics(server *directory.Server, h *health, operations func() uint64) *metrics {
+	m := &metrics{registry: prometheus.NewRegistry(), server: server, health: h, operations: operations}
 	m.registry.MustRegister(m)
 	return m
 }
@@ -91,7 +94,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	gauge(readyDesc, truth(m.health.isReady()))
 	stats, err := m.server.Stats(ctx)
 	gauge(upDesc, truth(err == nil))
-	counter(agentOperations, float64(m.server.Operations()))
+	counter(agentOperations, float64(m.server.Operations()+m.operations()))
 	m.mu.Lock()
 	if m.version != "" {
 		gauge(infoDesc, 1, m.version)

@@ -84,6 +84,9 @@ func readPassword(path string) (string, error) {
 	if password == "" {
 		return "", errors.New("the mounted password of the Directory Manager is empty: put one into the Secret")
 	}
+	if !config.ValidPassword(password) {
+		return "", errors.New("the mounted password of the Directory Manager is not text in UTF-8, upon which 389 Directory Server crashes: put another one into the Secret")
+	}
 	return password, nil
 }
 

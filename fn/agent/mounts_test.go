@@ -131,6 +131,11 @@ func TestRead(t *testing.T) {
 			files:  map[string]string{"config/config.json": doc, "dm-password/dm-password": "\n"},
 			want:   want{Config: good, Hash: config.Hash(doc), Password: "former", PasswordErr: "the mounted password of the Directory Manager is empty"},
 		},
+		"PasswordOfChance": {
+			reason: "The server would crash when it hashes it, at every start.",
+			files:  map[string]string{"config/config.json": doc, "dm-password/dm-password": "ab\xff\xfe"},
+			want:   want{Config: good, Hash: config.Hash(doc), Password: "former", PasswordErr: "the mounted password of the Directory Manager is not text in UTF-8"},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // Key of the document in the ConfigMap.
@@ -52,6 +53,12 @@ type Suffix struct {
 	Founded bool `json:"founded,omitempty"`
 	// Orphaned says that the spec no longer lists the suffix. Its data stay.
 	Orphaned bool `json:"orphaned,omitempty"`
+}
+
+// ValidPassword says whether a password can be the Directory Manager's. A server that
+// hashes one which is not UTF-8 crashes (389-ds-base, pwdchan), and it ends at a NUL.
+func ValidPassword(password string) bool {
+	return utf8.ValidString(password) && !strings.ContainsRune(password, 0)
 }
 
 // hashBytes tell two documents apart.

@@ -87,6 +87,10 @@ func credentialsReady(in Inputs) Condition {
 		cond.Message = fmt.Sprintf("spec.dmPasswordSecretRef: servers could not be given the password in the Secret %q, key %q. %s. %s", c.Ref.Name, c.Ref.Key, failed, in.logs())
 	case c.Usable:
 		return Condition{Type: TypeCredentialsReady, Status: metav1.ConditionTrue, Reason: "Ready", Message: fmt.Sprintf("The Directory Manager's password is in the Secret %q, key %q", c.Ref.Name, c.Ref.Key)}
+	case c.Invalid:
+		cond.Reason = "PasswordInvalid"
+		cond.Message = fmt.Sprintf("The Secret %q in the namespace %s has no text in UTF-8 under the key %q, upon which 389 Directory Server crashes; servers keep the password that they have. Put another one in: kubectl -n %s edit secret %s",
+			c.Ref.Name, in.Identity.Namespace, c.Ref.Key, in.Identity.Namespace, c.Ref.Name)
 	case c.Lost && in.allAgents():
 		cond.Reason, cond.Blocks = "PasswordLost", false
 		cond.Message = fmt.Sprintf("The Secret %q with the generated password is gone; the servers get a new one by themselves, without a restart. Give it to whoever used the old one: kubectl -n %s get secret %s",

@@ -79,6 +79,12 @@ func TestConditions(t *testing.T) {
 			kind:    TypeCredentialsReady,
 			want:    want{status: no, reason: "KeyMissing", bad: true, blocks: true, words: []string{"spec.dmPasswordSecretRef.key", `"mine"`, `"pw"`}},
 		},
+		"PasswordInvalid": {
+			reason:  "R10, R11: a password that would end every server is given to none.",
+			changes: []func(in *Inputs){func(in *Inputs) { in.Credential.Usable, in.Credential.Invalid = false, true }},
+			kind:    TypeCredentialsReady,
+			want:    want{status: no, reason: "PasswordInvalid", bad: true, blocks: true, words: []string{"UTF-8", `"ds-dm-password"`, "kubectl -n team edit secret ds-dm-password"}},
+		},
 
 		"NotBlocked": {
 			reason: "The spec runs.",

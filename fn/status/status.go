@@ -81,6 +81,8 @@ type Credential struct {
 	Arrived bool
 	// Exists and Usable: the Secret is there; its key has a value.
 	Exists, Usable bool
+	// Invalid says that the key has a value that no server can have as a password.
+	Invalid bool
 }
 
 // A Report is what is true of a service.
