@@ -13,6 +13,9 @@ import (
 	function "github.com/crossplane/function-sdk-go"
 	"github.com/crossplane/function-sdk-go/errors"
 
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
 	"github.com/389ds/function-directoryservice/fn/agent"
 )
 
@@ -77,10 +80,6 @@ func (c *run) Run() error {
 	if err != nil {
 		return errors.Wrap(err, "cannot create logger")
 	}
-	client, err := apiClient()
-	if err != nil {
-		return err
-	}
 	command := c.Command
 	if len(command) > 0 && command[0] == "--" {
 		command = command[1:]
@@ -97,9 +96,24 @@ func (c *run) Run() error {
 		Mounts:         "/etc/directoryservice",
 		TerminationLog: "/dev/termination-log",
 		Listen:         c.Listen,
-		Reports:        client.ConfigMaps(c.Namespace),
+		Reports:        c.reports,
 		State:          c.State,
 		Output:         os.Stdout,
 		Log:            log,
 	})
+}
+
+// reports is where the agent reports. A pod is in the cluster: no kubeconfig counts that lies
+// on the volume, the server's home.
+func (c *run) reports() (typedcorev1.ConfigMapInterface, error) {
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return nil, errors.Wrap(err, "cannot find the API server")
+	}
+	config.Timeout = requestTimeout
+	client, err := typedcorev1.NewForConfig(config)
+	if err != nil {
+		return nil, errors.Wrap(err, "cannot make a client of the API server")
+	}
+	return client.ConfigMaps(c.Namespace), nil
 }

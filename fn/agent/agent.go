@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"github.com/crossplane/function-sdk-go/logging"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/389ds/function-directoryservice/fn/agent/directory"
 	"github.com/389ds/function-directoryservice/fn/agent/prepare"
@@ -49,7 +48,7 @@ type Options struct {
 	Listen string
 
 	// Reports is where the report goes, to the ConfigMap of the name State.
-	Reports typedcorev1.ConfigMapInterface
+	Reports Reports
 	State   string
 
 	// Output gets what the server prints.

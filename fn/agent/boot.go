@@ -305,13 +305,16 @@ func (a *agent) conclude(w wish, because []string) {
 }
 
 // password makes the Directory Manager's the mounted one (R11). It returns why the server
-// is not Ready: without a real bind nobody knows that clients can use it. But one that
-// was Ready and answers is not taken from its clients, which have their own
-// passwords, because of a mistake in that Secret.
+// is not Ready: without a real bind nobody knows that clients can use it. But one whose
+// volume ever had a server that was Ready, and that answers, is not taken from its
+// clients, which have their own passwords, because of a mistake in that Secret.
 func (a *agent) password(ctx context.Context, w wish) []string {
 	if w.passwordErr != nil {
 		a.report.DMPassword = report.Part{State: report.StateFailed, Message: w.passwordErr.Error()}
-		if w.password == "" {
+		switch {
+		case w.password == "" && a.lived:
+			return nil
+		case w.password == "":
 			return []string{w.passwordErr.Error()}
 		}
 	}
@@ -324,7 +327,7 @@ func (a *agent) password(ctx context.Context, w wish) []string {
 	}
 	a.report.DMPassword = report.Part{State: report.StateFailed, Message: err.Error()}
 	var answer *ldap.Error
-	if a.wasReady && errors.As(err, &answer) && answer.ResultCode < ldap.ErrorNetwork {
+	if a.lived && errors.As(err, &answer) && answer.ResultCode < ldap.ErrorNetwork {
 		return nil
 	}
 	return []string{"the Directory Manager cannot bind with the password of the Secret: " + err.Error()}

@@ -31,7 +31,7 @@ const (
 // A reporter sends the report to the ConfigMap, as this pod's key of it. It never
 // holds up the agent: the server's work does not depend on the API server.
 type reporter struct {
-	client typedcorev1.ConfigMapInterface
+	client Reports
 	name   string // of the ConfigMap
 	pod    string
 	log    logging.Logger
@@ -42,7 +42,11 @@ type reporter struct {
 	sent    chan string // for those who wait until a document was sent
 }
 
-func newReporter(client typedcorev1.ConfigMapInterface, name, pod string, log logging.Logger) *reporter {
+// Reports finds where the reports go. It is asked each time: how the API server is reached
+// may not be known yet when the agent starts.
+type Reports func() (typedcorev1.ConfigMapInterface, error)
+
+func newReporter(client Reports, name, pod string, log logging.Logger) *reporter {
 	return &reporter{client: client, name: name, pod: pod, log: log, changed: make(chan struct{}, 1), sent: make(chan string, 1)}
 }
 
@@ -140,7 +144,11 @@ func (r *reporter) send(ctx context.Context, doc string) error {
 	if err != nil {
 		return fmt.Errorf("cannot write the report: %w", err)
 	}
-	_, err = r.client.Patch(ctx, r.name, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: r.pod, Force: ptr.To(true)})
+	client, err := r.client()
+	if err != nil {
+		return err
+	}
+	_, err = client.Patch(ctx, r.name, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: r.pod, Force: ptr.To(true)})
 	if err != nil {
 		return fmt.Errorf("cannot apply the ConfigMap %s: %w", r.name, err)
 	}

@@ -184,7 +184,7 @@ func TestReporter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := &configMaps{}
-				r := newReporter(api, "ds-state", "ds-0", logging.NewNopLogger())
+				r := newReporter(func() (typedcorev1.ConfigMapInterface, error) { return api, nil }, "ds-state", "ds-0", logging.NewNopLogger())
 				ctx, cancel := context.WithCancel(t.Context())
 				go r.run(ctx)
 				tc.do(r, api)
@@ -219,7 +219,7 @@ func TestSend(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := newReporter(client.ConfigMaps("team"), "ds-state", "ds-0", logging.NewNopLogger()).send(t.Context(), `{"podUID":"u"}`); err != nil {
+	if err := newReporter(func() (typedcorev1.ConfigMapInterface, error) { return client.ConfigMaps("team"), nil }, "ds-state", "ds-0", logging.NewNopLogger()).send(t.Context(), `{"podUID":"u"}`); err != nil {
 		t.Fatal(err)
 	}
 	want := request{

@@ -145,8 +145,13 @@ func suffixes(p *field.Path, suffixes []v1alpha1.Suffix, recorded []config.Suffi
 		if inServerTree(dn) {
 			errs = append(errs, field.Invalid(p.Child("dn"), s.DN, "is a tree of the server's own: choose another suffix"))
 		}
-		if t := strings.ToLower(parsed.RDNs[0].Attributes[0].Type); *s.CreateEntry && !rootEntryTypes[t] {
+		first := parsed.RDNs[0].Attributes[0]
+		switch t := strings.ToLower(first.Type); {
+		case !*s.CreateEntry:
+		case !rootEntryTypes[t]:
 			errs = append(errs, field.Invalid(p.Child("dn"), s.DN, fmt.Sprintf("no root entry can be made from the attribute %q: use dc, o, ou, c or cn, or set createEntry: false and create the entry yourself", t)))
+		case t == "c" && !country.MatchString(first.Value):
+			errs = append(errs, field.Invalid(p.Child("dn"), s.DN, "c is a country of two letters (ISO 3166), such as c=de"))
 		}
 		if old, ok := before[key]; ok && old.DN != s.DN && !sameDN(old.DN, dn) {
 			errs = append(errs, field.Invalid(p.Child("dn"), s.DN, fmt.Sprintf("the suffix %s has the DN %q, which cannot change: put it back, or give the new DN a suffix with another name", old.Name, old.DN)))
@@ -154,6 +159,9 @@ func suffixes(p *field.Path, suffixes []v1alpha1.Suffix, recorded []config.Suffi
 	}
 	return errs
 }
+
+// country as the syntax Country String has it (RFC 4517, 3.3.4).
+var country = regexp.MustCompile(`^[A-Za-z]{2}$`)
 
 // inServerTree says that a normal DN is one of the server's own trees, or below one.
 func inServerTree(dn string) bool {

@@ -251,6 +251,11 @@ func TestSuffixes(t *testing.T) {
 			suffixes: []v1alpha1.Suffix{{Name: "a", DN: "l=Berlin"}},
 			want:     []want{{field: "spec.suffixes[0].dn", words: []string{`"l"`, "dc, o, ou, c or cn", "createEntry: false"}}},
 		},
+		"NoCountry": {
+			reason:   "The backend would be made, and its root entry never.",
+			suffixes: []v1alpha1.Suffix{{Name: "a", DN: "c=deutschland"}},
+			want:     []want{{field: "spec.suffixes[0].dn", words: []string{"two letters"}}},
+		},
 		"RootEntryByTheUser": {
 			reason:   "Without createEntry any attribute will do.",
 			suffixes: []v1alpha1.Suffix{{Name: "a", DN: "l=Berlin", CreateEntry: ptr.To(false)}},
