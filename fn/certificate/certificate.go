@@ -24,7 +24,7 @@ type Material struct {
 	Authorities [][]byte
 }
 
-// ErrNoCA: without a CA dscontainer configures no LDAPS.
+// ErrNoCA says that there is no CA: without one dscontainer configures no LDAPS.
 var ErrNoCA = errors.New("there is no CA, neither in ca.crt nor behind the certificate in tls.crt: without one 389 Directory Server does not serve LDAPS. Put the CA under ca.crt")
 
 // Read tls.crt, tls.key and ca.crt, in PEM. The error says what is wrong and how to mend it; it

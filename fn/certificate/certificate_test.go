@@ -96,7 +96,7 @@ func TestRead(t *testing.T) {
 	subject := issue(t, ca, func(c *x509.Certificate) { c.Subject.CommonName = "ca" })
 	empty := issue(t, ca, func(c *x509.Certificate) { c.Subject, c.DNSNames = pkix.Name{}, []string{"ds"} })
 	client := issue(t, ca, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} })
-	any := issue(t, ca, func(c *x509.Certificate) { c.ExtKeyUsage = nil })
+	unnamed := issue(t, ca, func(c *x509.Certificate) { c.ExtKeyUsage = nil })
 	for name, more := range map[string]struct {
 		reason string
 		of     *issued
@@ -105,7 +105,7 @@ func TestRead(t *testing.T) {
 		"SubjectOfCA": {reason: "NSS takes the two for one.", of: subject, err: "has the subject of its CA"},
 		"NoSubject":   {reason: "389 DS crashes.", of: empty, err: "has no subject"},
 		"ClientOnly":  {reason: "Clients refuse it.", of: client, err: "not for servers"},
-		"AnyUsage":    {reason: "No usage is any.", of: any},
+		"AnyUsage":    {reason: "No usage is any.", of: unnamed},
 	} {
 		tc := cases[name]
 		tc.reason, tc.crt, tc.key, tc.ca, tc.err = more.reason, more.of.doc, more.of.pin, ca.doc, more.err

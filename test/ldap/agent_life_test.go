@@ -225,6 +225,8 @@ func (l *life) badPassword(t *testing.T) {
 		"Missing": {},
 		// The server takes it for a hash.
 		"Scheme": {"dm-password": "{SSHA}nonsense"},
+		// It crashes when it hashes it.
+		"NoText": {"dm-password": "nonsense\xff\xfe"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l.pod.Mount(t, "dm-password", content)
