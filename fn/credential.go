@@ -69,7 +69,11 @@ func passwordInUse(sts *appsv1.StatefulSet) (v1alpha1.SecretKeyRef, bool) {
 
 // hasPassword says that there is one which a server can have.
 func hasPassword(s *corev1.Secret, key string) bool {
-	return hasKey(s, key) && config.ValidPassword(string(s.Data[key]))
+	if !hasKey(s, key) {
+		return false
+	}
+	_, err := config.ReadPassword(s.Data[key])
+	return err == nil
 }
 
 func hasKey(s *corev1.Secret, key string) bool {

@@ -155,6 +155,16 @@ func (a *agent) run(ctx context.Context) error {
 		return a.wish.configErr
 	}
 	a.reporter.report(a.report)
+	unlock, err := prepare.Lock(ctx, a.Data, func() {
+		a.progress("another server still runs on this volume, and is waited for")
+	})
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // It was told to stop, and nothing runs yet.
+	}
+	if err != nil {
+		return err //nolint:wrapcheck // It says what could not be done.
+	}
+	defer unlock()
 	a.prepared, err = prepare.Run(ctx, prepare.Options{
 		Data:            a.Data,
 		Root:            a.Root,

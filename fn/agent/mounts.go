@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/389ds/function-directoryservice/fn/certificate"
 	"github.com/389ds/function-directoryservice/fn/config"
@@ -78,14 +77,9 @@ func readPassword(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot read the mounted password of the Directory Manager: %w", err)
 	}
-	// Editors and `kubectl create secret --from-file` leave a line break at the end, which
-	// nobody types.
-	password := strings.TrimRight(string(b), "\r\n")
-	if password == "" {
-		return "", errors.New("the mounted password of the Directory Manager is empty: put one into the Secret")
-	}
-	if !config.ValidPassword(password) {
-		return "", errors.New("the mounted password of the Directory Manager is not text in UTF-8, upon which 389 Directory Server crashes: put another one into the Secret")
+	password, err := config.ReadPassword(b)
+	if err != nil {
+		return "", fmt.Errorf("the mounted password of the Directory Manager: %w: put another one into the Secret", err)
 	}
 	return password, nil
 }

@@ -129,12 +129,12 @@ func TestRead(t *testing.T) {
 		"EmptyPassword": {
 			reason: "With it anybody could bind, as nobody.",
 			files:  map[string]string{"config/config.json": doc, "dm-password/dm-password": "\n"},
-			want:   want{Config: good, Hash: config.Hash(doc), Password: "former", PasswordErr: "the mounted password of the Directory Manager is empty"},
+			want:   want{Config: good, Hash: config.Hash(doc), Password: "former", PasswordErr: "the mounted password of the Directory Manager: there is no password: put another one into the Secret"},
 		},
 		"PasswordOfChance": {
 			reason: "The server would crash when it hashes it, at every start.",
 			files:  map[string]string{"config/config.json": doc, "dm-password/dm-password": "ab\xff\xfe"},
-			want:   want{Config: good, Hash: config.Hash(doc), Password: "former", PasswordErr: "the mounted password of the Directory Manager is not text in UTF-8"},
+			want:   want{Config: good, Hash: config.Hash(doc), Password: "former", PasswordErr: "the mounted password of the Directory Manager: the password is not text in UTF-8"},
 		},
 	}
 	for name, tc := range cases {

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -55,10 +56,25 @@ type Suffix struct {
 	Orphaned bool `json:"orphaned,omitempty"`
 }
 
-// ValidPassword says whether a password can be the Directory Manager's. A server that
-// hashes one which is not UTF-8 crashes (389-ds-base, pwdchan), and it ends at a NUL.
-func ValidPassword(password string) bool {
-	return utf8.ValidString(password) && !strings.ContainsRune(password, 0)
+// Errors of ReadPassword.
+var (
+	ErrNoPassword     = errors.New("there is no password")
+	ErrPasswordNoText = errors.New("the password is not text in UTF-8, upon which 389 Directory Server crashes")
+)
+
+// ReadPassword of the Directory Manager, as a Secret has it. A line break at its end does
+// not count: editors and `kubectl create secret --from-file` leave one, which nobody
+// types. A server that hashes what is not UTF-8 crashes (389-ds-base, pwdchan), and for
+// many readers a password ends at a NUL.
+func ReadPassword(b []byte) (string, error) {
+	password := strings.TrimRight(string(b), "\r\n")
+	switch {
+	case password == "":
+		return "", ErrNoPassword
+	case !utf8.ValidString(password) || strings.ContainsRune(password, 0):
+		return "", ErrPasswordNoText
+	}
+	return password, nil
 }
 
 // hashBytes tell two documents apart.

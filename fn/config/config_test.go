@@ -1,24 +1,31 @@
 package config
 
-import "testing"
+import (
+	"errors"
+	"testing"
+)
 
 // R11: what makes a server crash never reaches one.
-func TestValidPassword(t *testing.T) {
+func TestReadPassword(t *testing.T) {
 	cases := map[string]struct {
-		reason   string
-		password string
-		want     bool
+		reason string
+		secret string
+		want   string
+		err    error
 	}{
-		"Text":   {reason: "A password.", password: "a long one, with spaces", want: true},
-		"UTF8":   {reason: "Letters of any language.", password: "pässwörd\u2028☃", want: true},
-		"Latin1": {reason: "389 DS crashes when it hashes it.", password: "p\xe4sswort"},
-		"Random": {reason: "So it does with bytes of chance.", password: "ab\xff\xfe"},
-		"NUL":    {reason: "It ends there, for whoever reads it.", password: "a\x00b"},
+		"Text":      {reason: "A password.", secret: "a long one, with spaces ", want: "a long one, with spaces "},
+		"LineBreak": {reason: "Editors leave one.", secret: "pw\r\n", want: "pw"},
+		"UTF8":      {reason: "Letters of any language.", secret: "pässwörd\u2028☃", want: "pässwörd\u2028☃"},
+		"Empty":     {reason: "With it anybody could bind, as nobody.", secret: "\n", err: ErrNoPassword},
+		"Latin1":    {reason: "389 DS crashes when it hashes it.", secret: "p\xe4sswort", err: ErrPasswordNoText},
+		"Random":    {reason: "So it does with bytes of chance.", secret: "ab\xff\xfe", err: ErrPasswordNoText},
+		"NUL":       {reason: "It ends there, for whoever reads it.", secret: "a\x00b", err: ErrPasswordNoText},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := ValidPassword(tc.password); got != tc.want {
-				t.Errorf("\n%s\nValidPassword(%q): want %t, got %t", tc.reason, tc.password, tc.want, got)
+			got, err := ReadPassword([]byte(tc.secret))
+			if got != tc.want || !errors.Is(err, tc.err) {
+				t.Errorf("\n%s\nReadPassword(%q): want %q, %v, got %q, %v", tc.reason, tc.secret, tc.want, tc.err, got, err)
 			}
 		})
 	}

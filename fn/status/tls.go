@@ -109,7 +109,7 @@ func tlsReady(in Inputs) Condition {
 	case m.Problem != "":
 		reason := m.Problem
 		what := map[string]string{
-			TLSKeyMissing: fmt.Sprintf("has nothing under the key %q", m.Detail),
+			TLSKeyMissing: fmt.Sprintf("has no PEM document under the key %q", m.Detail),
 			TLSInvalid:    "has no usable certificate: " + m.Detail,
 			TLSExpired:    "has a certificate that has expired",
 		}[reason]

@@ -67,6 +67,9 @@ func Service(name string, spec *v1alpha1.DirectoryServiceSpec, recorded []config
 	errs = append(errs, subdomain(p.Child("storage", "storageClassName"), ptr.Deref(spec.Storage.StorageClassName, ""))...)
 	if ref := spec.DMPasswordSecretRef; ref != nil {
 		errs = append(errs, subdomain(p.Child("dmPasswordSecretRef", "name"), ref.Name)...)
+		if ref.Name == (naming.Identity{Name: name}).TLSCA() {
+			errs = append(errs, field.Invalid(p.Child("dmPasswordSecretRef", "name"), ref.Name, "is the Secret with the service's CA, whose key no server may have: name another one"))
+		}
 	}
 	errs = append(errs, certificate(p.Child("tls"), naming.Identity{Name: name}, &spec.TLS)...)
 	errs = append(errs, ports(p.Child("ports"), spec.Ports)...)
@@ -134,6 +137,10 @@ func suffixes(p *field.Path, suffixes []v1alpha1.Suffix, recorded []config.Suffi
 			errs = append(errs, field.Invalid(p.Child("dn"), s.DN, "is not a distinguished name (RFC 4514) such as dc=example,dc=com"))
 			continue
 		}
+		if why := unfit(s.DN, parsed); why != "" {
+			errs = append(errs, field.Invalid(p.Child("dn"), s.DN, why))
+			continue
+		}
 		dn := normalDN(parsed)
 		if other, taken := dns[dn]; taken {
 			errs = append(errs, field.Invalid(p.Child("dn"), s.DN, fmt.Sprintf("is the DN of the suffix %s already: remove one of the two", other)))
@@ -148,6 +155,8 @@ func suffixes(p *field.Path, suffixes []v1alpha1.Suffix, recorded []config.Suffi
 		first := parsed.RDNs[0].Attributes[0]
 		switch t := strings.ToLower(first.Type); {
 		case !*s.CreateEntry:
+		case len(parsed.RDNs[0].Attributes) > 1:
+			errs = append(errs, field.Invalid(p.Child("dn"), s.DN, "no root entry can be made from an RDN of several attributes: use one, or set createEntry: false and create the entry yourself"))
 		case !rootEntryTypes[t]:
 			errs = append(errs, field.Invalid(p.Child("dn"), s.DN, fmt.Sprintf("no root entry can be made from the attribute %q: use dc, o, ou, c or cn, or set createEntry: false and create the entry yourself", t)))
 		case t == "c" && !country.MatchString(first.Value):

@@ -182,15 +182,17 @@ func exists(elem ...string) bool {
 	return err == nil
 }
 
-// lock a directory against another of these processes. It is the directory itself that
-// is locked, so that a volume which is refused gets no file.
-func lock(ctx context.Context, dir string) (unlock func(), err error) {
+// Lock a volume against another agent, of a pod that was declared dead and is not, or
+// of a claim that two pods have: two servers must never open one database. It waits until
+// the other one has ended; waits is called once where it has to. It is the directory itself that is locked, so
+// that a volume which is refused gets no file; the lock ends with the process.
+func Lock(ctx context.Context, dir string, waits func()) (unlock func(), err error) {
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the volume: %w", err)
 	}
-	const pause = 100 * time.Millisecond
-	for {
+	const pause = 200 * time.Millisecond
+	for told := false; ; told = true {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			// Closing unlocks.
@@ -200,19 +202,14 @@ func lock(ctx context.Context, dir string) (unlock func(), err error) {
 			// A file system without locks: there is one pod for a volume anyway.
 			return func() { _ = f.Close() }, nil
 		}
+		if !told {
+			waits()
+		}
 		select {
 		case <-ctx.Done():
 			_ = f.Close()
-			return nil, fmt.Errorf("cannot lock the volume, something else prepares it: %w", ctx.Err())
+			return nil, fmt.Errorf("cannot lock the volume, another server runs on it: %w", ctx.Err())
 		case <-time.After(pause):
 		}
 	}
-}
-
-// lockNow is for what takes no time: another holder is waited for, a while.
-func lockNow(dir string) (unlock func(), err error) {
-	const patience = 10 * time.Second
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	return lock(ctx, dir)
 }

@@ -102,7 +102,7 @@ func refuse(reason, format string, a ...any) error {
 }
 
 // Run prepares the volume for a start of the server in the image. No server and none of
-// its tools may run on the volume meanwhile.
+// its tools may run on the volume meanwhile: the caller holds its Lock.
 func Run(ctx context.Context, o Options) (Result, error) {
 	return (&run{Options: o}).prepare(ctx)
 }
@@ -140,14 +140,7 @@ func (r *run) prepare(ctx context.Context) (Result, error) {
 	if r.memory == nil {
 		r.memory = memory
 	}
-	// A second agent on the same volume, of a pod that was declared dead and is not, must
-	// not do the same at the same time.
-	unlock, err := lock(ctx, r.Data)
-	if err != nil {
-		return Result{}, err
-	}
-	defer unlock()
-
+	var err error
 	if r.image, err = inspect(ctx, r.Root, r.Command); err != nil {
 		return Result{}, err
 	}

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/389ds/function-directoryservice/fn/report"
 )
 
 // markers is the directory of the volume that holds what is known of it. A first start that
@@ -130,7 +132,7 @@ func loadState(data string) (*state, error) {
 	}
 	if err := json.Unmarshal(content, s); err != nil {
 		// It is written as a whole, so that this is no interrupted write.
-		return nil, fmt.Errorf("cannot read what is known of the volume, %s/%s: %w", markers, stateFile, err)
+		return nil, refuse(report.RefusalUnreadableConfig, "what is known of the volume cannot be read, %s/%s: %v. If no change of the version was under way, delete that file, with another pod that mounts the PersistentVolumeClaim; else restore it, or the volume, from a backup", markers, stateFile, err)
 	}
 	return s, nil
 }
@@ -200,11 +202,6 @@ func Remembered(data string) (map[string]int, bool) {
 }
 
 func mark(data string, change func(*state) error) error {
-	unlock, err := lockNow(data)
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	s, err := loadState(data)
 	if err != nil {
 		return err

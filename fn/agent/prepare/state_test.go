@@ -56,17 +56,22 @@ func TestMarks(t *testing.T) {
 
 // A second one on the volume waits, and gives up with its context.
 func TestLock(t *testing.T) {
-	w := newWorld(t)
-	unlock, err := lock(context.Background(), w.data)
+	dir := t.TempDir()
+	never := func() { t.Error("nobody has the lock, and it is waited for") }
+	unlock, err := Lock(context.Background(), dir, never)
 	ok(t, err)
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	waited := 0
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if _, err := Run(ctx, w.options("3.1.2")); err == nil || !strings.Contains(err.Error(), "lock") {
-		t.Errorf("two prepare one volume: %v", err)
+	if _, err := Lock(ctx, dir, func() { waited++ }); err == nil || waited != 1 {
+		t.Errorf("two have one volume: %v, told %d times that it waits", err, waited)
 	}
 	unlock()
-	if _, err := Run(context.Background(), w.options("3.1.2")); err != nil {
-		t.Error(err)
+	again, err := Lock(context.Background(), dir, never)
+	ok(t, err)
+	again()
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("the volume has got files: %v, %v", entries, err)
 	}
 }
 
