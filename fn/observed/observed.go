@@ -215,10 +215,20 @@ func composed[T any](s *State, resources map[string]*fnv1.Resource, key, apiVers
 	}
 	o := new(T)
 	if err := decode(st, o, append(fields, "metadata")...); err != nil {
-		s.Problems = append(s.Problems, fmt.Errorf("the composed resource %q cannot be read: %w", key, err))
+		s.Problems = append(s.Problems, fmt.Errorf("the composed resource %q cannot be read: %w", key, discreet[T](err)))
 		return nil
 	}
 	return o
+}
+
+var errSecret = errors.New("it is no Secret as the API server has it")
+
+// discreet is an error of decoding that shows nothing of a Secret's values.
+func discreet[T any](err error) error {
+	if _, secret := any(new(T)).(*corev1.Secret); secret {
+		return errSecret
+	}
+	return err
 }
 
 func (s *State) readRequired(required map[string]*fnv1.Resources) {
@@ -276,7 +286,7 @@ func answer[T any](s *State, required map[string]*fnv1.Resources, key string, fi
 	a := Answer[[]T]{Arrived: true, Value: make([]T, len(rs.GetItems()))}
 	for i, item := range rs.GetItems() {
 		if err := decode(item.GetResource(), &a.Value[i], append(fields, "metadata")...); err != nil {
-			s.Problems = append(s.Problems, fmt.Errorf("the required resource %q cannot be read: %w", key, err))
+			s.Problems = append(s.Problems, fmt.Errorf("the required resource %q cannot be read: %w", key, discreet[T](err)))
 			return Answer[[]T]{}
 		}
 	}
