@@ -159,7 +159,7 @@ func (a *agent) run(ctx context.Context) error {
 		a.progress("another server still runs on this volume, and is waited for")
 	})
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // It was told to stop, and nothing runs yet.
+		return nil // It was told to stop, and nothing runs yet.
 	}
 	if err != nil {
 		return err //nolint:wrapcheck // It says what could not be done.
@@ -178,7 +178,7 @@ func (a *agent) run(ctx context.Context) error {
 		Progress:        a.progress,
 	})
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // It was told to stop, and nothing runs yet.
+		return nil // It was told to stop, and nothing runs yet.
 	}
 	if err != nil {
 		return fmt.Errorf("cannot prepare the volume: %w", err)
@@ -194,6 +194,10 @@ func (a *agent) run(ctx context.Context) error {
 
 // progress of a long step of the preparation.
 func (a *agent) progress(step string) {
+	if step == "" {
+		step = "the volume is being prepared"
+	}
+	a.health.judge(step)
 	a.report.Message = step
 	a.reporter.report(a.report)
 }

@@ -139,6 +139,38 @@ func TestAgentServers(t *testing.T) {
 	})
 }
 
+// TestAgentSharedVolume: two servers never open one database, be it a pod that was declared
+// dead and is not, or a claim that two pods have. The second one waits.
+func TestAgentSharedVolume(t *testing.T) {
+	d := newDeployment(t, startAPI(t))
+	s := d.spec(t, trixie, 0)
+	s.Volume = newVolume(t, 0)
+	first := startPod(t, s)
+	first.awaitReady(t, firstStart)
+	addPerson(t, first.LDAP(t, password), person)
+
+	s.Ordinal = 1
+	second := startPod(t, s)
+	second.whyNotReady(t, soon, "another server still runs on this volume")
+	if code, _, err := second.HTTP("/livez"); err != nil || code != 200 {
+		t.Errorf("a server that waits is alive: %d, %v", code, err)
+	}
+	first.isReadyNow(t)
+	first.Stop(t, terminationGrace)
+	second.awaitReady(t, firstStart)
+	if diff := cmp.Diff([]string{"Test"}, values(t, second.LDAP(t, password), person, "sn")); diff != "" {
+		t.Errorf("the data: -want, +got\n%s", diff)
+	}
+}
+
+// isReadyNow says that the readiness probe passes at this moment.
+func (p *pod) isReadyNow(t *testing.T) {
+	t.Helper()
+	if code, body, err := p.HTTP("/readyz"); err != nil || code != 200 {
+		t.Errorf("%s is not Ready: %d %s %v", p.name, code, body, err)
+	}
+}
+
 // TestAgentFullVolume: what is written is kept, and a server that has room again goes on.
 func TestAgentFullVolume(t *testing.T) {
 	d := newDeployment(t, startAPI(t))

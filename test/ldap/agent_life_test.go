@@ -110,9 +110,7 @@ func (l *life) readyReport(t *testing.T) report.Report {
 
 func (l *life) isReady(t *testing.T) {
 	t.Helper()
-	if code, body, err := l.pod.HTTP("/readyz"); code != 200 {
-		t.Errorf("/readyz: %d %s %v", code, body, err)
-	}
+	l.pod.isReadyNow(t)
 }
 
 // hasData: what was written once is still there.
