@@ -40,7 +40,7 @@ type Shape struct {
 
 // Function is the function without its server. It logs nothing.
 func Function() *fn.Function {
-	return &fn.Function{Log: logging.NewNopLogger(), Random: rand.Reader}
+	return &fn.Function{Log: logging.NewNopLogger(), Random: rand.Reader, AgentImage: "registry.example.com/function:v1"}
 }
 
 // First is the first call for a service: nothing is observed, nothing is answered.
