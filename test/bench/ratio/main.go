@@ -53,7 +53,7 @@ func run(calls, warmup, batch int) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	ours, echo := filepath.Join(dir, "directoryservice"), filepath.Join(dir, "echo")
 	for out, pkg := range map[string]string{ours: "/cmd/directoryservice", echo: "/test/bench/echo"} {
-		build := exec.Command("go", "build", "-o", out, module+pkg)
+		build := exec.Command("go", "build", "-ldflags", "-X main.agentImage="+shape.AgentImage, "-o", out, module+pkg)
 		build.Stderr = os.Stderr
 		if err := build.Run(); err != nil {
 			return fmt.Errorf("go build %s: %w", pkg, err)

@@ -38,9 +38,12 @@ type Shape struct {
 	Response *fnv1.RunFunctionResponse
 }
 
+// AgentImage is the image that the function thinks it comes in.
+const AgentImage = "registry.example.com/function:v1"
+
 // Function is the function without its server. It logs nothing.
 func Function() *fn.Function {
-	return &fn.Function{Log: logging.NewNopLogger(), Random: rand.Reader, AgentImage: "registry.example.com/function:v1"}
+	return &fn.Function{Log: logging.NewNopLogger(), Random: rand.Reader, AgentImage: AgentImage}
 }
 
 // First is the first call for a service: nothing is observed, nothing is answered.
